@@ -1,19 +1,19 @@
-"""Evaluation sets: rows that are no part of the fit, and are predicted as it goes on.
+"""Evaluation sets: rows outside of the training set that are predicted during the fit.
 
-They are separate from the table that trees are grown on. Growing is then what it is without them, to the last bit; and their raw
-predictions are summed tree by tree, as in prediction, so that a metric is that of the fitted model's own (staged)
-predictions. A round costs one message to those who have rows, with its few trees, and one back, with sums.
+They are separate from the table on which trees are grown, so that the trees do not depend on them; and their raw predictions are summed
+tree by tree, as in prediction, so that a metric equals that of the fitted model's staged predictions. A round costs one message with its
+trees to each worker with rows, and one reply with sums.
 
 Terms
 -----
 block
-    consecutive rows of one set (:class:`~dtrees.ensemble.metrics.Block`): a set in this process is one, a Dask collection has
-    one for each partition.
+    consecutive rows of one set (:class:`~dtrees.ensemble.metrics.Block`): a set in this process is one block, a Dask collection has one
+    block for each partition.
 scorer
-    keeps the raw predictions of some blocks (:class:`Scorer`): the only one in this process, or one on each worker.
+    stores the raw predictions of some blocks (:class:`Scorer`): one in this process, or one on each worker.
 
-A scorer measures each of its blocks, and :class:`Evaluation` puts the parts together, in the order of the rows. The result does not depend
-on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.metrics`).
+A scorer evaluates each of its blocks, and :class:`Evaluation` combines the partial results in row order. The metrics
+(:mod:`~dtrees.ensemble.metrics`) ensure that the result does not depend on the number of scorers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
-#: From rows of X, and of ``base_margin`` where it is given, to the raw scores that trees are added to, shape (n, K).
+#: Maps rows of X, and ``base_margin`` if given, to initial raw scores, shape (n, K).
 Start = Callable[[Any, Any], NDArray[np.float64]]
 
 #: Targets and weights of all rows of a set.
@@ -43,7 +43,7 @@ Rows = tuple[NDArray[Any], NDArray[np.float64] | None]
 
 @dataclass(frozen=True)
 class EvalSet:
-    """An evaluation set as given, what its raw scores start from where that is not the same for all rows, and what y's columns are."""
+    """An evaluation set as passed by the user, its initial raw scores if they differ by row, and the meaning of y's columns."""
 
     name: str
     X: Any
@@ -61,22 +61,22 @@ def named_sets(
     sample_weight_val: Any = None,
     join: Callable[[Any, Any], Any] | None = None,
 ) -> list[EvalSet]:
-    """Return evaluation sets with their names; those of a list are called ``validation_0`` and so on, as by XGBoost.
+    """Return evaluation sets with their names; sets in a list are called ``validation_0`` and so on, as in XGBoost.
 
     Parameters
     ----------
     eval_set : sequence or mapping of (X, y), (X, y, weight) or (X, y, weight, base_margin), or None
     X_val, y_val, sample_weight_val : object
-        A set that is given in scikit-learn's way, called ``X_val``, or None.
+        A set in scikit-learn's form, called ``X_val``, or None.
     join : callable, optional
-        Of y and of queries, which are given after it then, makes one collection.
+        Combines y and queries, the additional third element, into one collection.
 
     Raises
     ------
     ValueError
-        If a part of a set is absent, or there are sets in both ways.
+        If a part of a set is missing, or sets are passed in both forms.
     TypeError
-        If they are no tuples in a list or a dict.
+        If they are not tuples in a list or a dict.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def make_block(
     Raises
     ------
     ValueError
-        If they cannot be used. The message names the set.
+        If they are invalid. The message names the set.
     """
     try:
         matrix = schema.matrix(X)
@@ -155,12 +155,12 @@ def make_block(
 def encoded_rows(
     y: Any, weight: Any, n_rows: int | None, classes: NDArray[Any] | list[NDArray[Any]] | None, n_targets: int, columns: str = ""
 ) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-    """Return targets, of classes their numbers, and weights of rows that are to be like those of a fit, as many as X has, if that is known.
+    """Return targets (class numbers for labels) and weights of rows, checked against the fit and, if known, the number of rows of X.
 
     Raises
     ------
     ValueError
-        If they are not.
+        If they do not match.
     """
     y = check_target(y, classify=classes is not None, name="fit", multi_output=columns or n_targets > 1)
     if n_targets > 1 and y.shape[1:] != (n_targets,):
@@ -175,7 +175,7 @@ def encoded_rows(
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) -> None:
-    """Raise ValueError for a label that is none of the classes of its target."""
+    """Raise ValueError for a label that is not among the classes of its target."""
     each = by_target(classes)
     for k, labels in enumerate(each):
         with naming_target(k, len(each)):
@@ -188,7 +188,7 @@ def _check_known(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]]) ->
 
 
 class Scorer:
-    """Keeps the raw predictions of blocks, of the rounds that it was given.
+    """Stores the raw predictions of blocks after the rounds received so far.
 
     Parameters
     ----------
@@ -204,9 +204,9 @@ class Scorer:
         self._sums: list[NDArray[np.float64]] = []
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
-        """Add rounds, and return what the metrics say after each but the first ``quiet``: by round, block and metric.
+        """Add rounds, and return partial metrics after each round except the first ``quiet``: by round, block and metric.
 
-        With ``afresh`` these are the first rounds of a fit.
+        With ``afresh``, these are the first rounds of a fit.
         """
         if afresh:
             self._initial = initial
@@ -226,7 +226,7 @@ class Scorer:
 
     def _add(self, trees: Sequence[Tree]) -> None:
         n_outputs = len(self._initial)
-        for first in range(0, len(trees), n_outputs):  # in the order in which predictions add them up
+        for first in range(0, len(trees), n_outputs):  # in the order of prediction
             steps = AdditiveTrees([[tree] for tree in trees[first : first + n_outputs]])
             for block, sums in zip(self._blocks, self._sums, strict=True):
                 sums += steps.raw(block.X, self._n_threads).T
@@ -234,13 +234,13 @@ class Scorer:
 
 @dataclass(frozen=True)
 class LocalSets:
-    """Evaluation sets, and what is to be measured on them.
+    """Evaluation sets and their metrics.
 
     Attributes
     ----------
     names : tuple of str
     set_of_block : tuple of int
-        For each block the position of its set, ascending.
+        The position of each block's set, ascending.
     blocks : tuple of Block
     metrics : tuple of Metric
     """
@@ -252,12 +252,12 @@ class LocalSets:
 
 
 class Evaluation(ABC):
-    """Evaluation sets as the engine asks for them; see :class:`dtrees.engine.run.boosting_rounds.Evaluation`.
+    """Evaluation sets in the form that the engine requires; see :class:`dtrees.engine.run.boosting_rounds.Evaluation`.
 
     Parameters
     ----------
     about : LocalSets
-        The blocks themselves are left to subclasses.
+        The description of the sets; subclasses have the blocks.
     """
 
     def __init__(self, about: LocalSets) -> None:
@@ -269,7 +269,7 @@ class Evaluation(ABC):
 
     @abstractmethod
     def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
-        """Return what scorers say after each round from ``first`` on: by round, block and metric."""
+        """Return the partial metrics of scorers after each round from ``first`` on: by round, block and metric."""
 
     @abstractmethod
     def _targets(self) -> list[Rows]:

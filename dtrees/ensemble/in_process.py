@@ -1,7 +1,7 @@
 """The backend for tables in this process: NumPy arrays, sparse tables and frames.
 
-It loads by encoding columns (:mod:`dtrees.ensemble.input.schema`) and presorting them on a pool of threads, and hands them to the engine.
-The engine is imported when something is fitted, so that importing an estimator does not wait for the compiler.
+It encodes columns (:mod:`dtrees.ensemble.input.schema`), presorts them on a pool of threads, and passes them to the engine. The engine is
+imported at the first fit, so that importing an estimator does not import Numba.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ if TYPE_CHECKING:
     from dtrees.ensemble.metrics import Metric
     from dtrees.split.table.sparse_columns import AnyColumns
 
-#: Presorting fewer cells than this takes less time than starting threads.
+#: Tables with fewer cells are presorted without threads, as starting these takes longer.
 _SERIAL_CELLS = 100_000
 _HERE = Placement("local", "the data is in the memory of one process")
 
 
 class _SingleUse:
-    """Columns for a single use: who takes them is the only one that holds them."""
+    """Columns for a single use: the caller becomes the only owner."""
 
     def __init__(self, columns: AnyColumns) -> None:
         self._columns = [columns]
 
     def __call__(self) -> AnyColumns:
-        """Return the columns, which are no longer held here."""
+        """Return the columns, and drop the reference to them."""
         return self._columns.pop()
 
 
 class Backend:
-    """Where a table lives and where trees grow: this process. Backends of other collections override what differs."""
+    """The interface of backends, and its implementation for tables in this process. Backends of other collections override methods."""
 
     def fit(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
     ) -> Any:
-        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on.
+        """Fit a copy of the estimator where the data are stored, and return it; None if ``estimator.fit`` should continue in this process.
 
-        ``client`` and ``placement`` are what the user says of where that is to be.
+        ``client`` and ``placement`` are the user's options.
         """
         if placement is not None:
             raise ValueError(
@@ -70,9 +70,9 @@ class Backend:
             )
 
     def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
-        """Return what a function that fits many times returns, given an estimator, X and what belongs to it; called where X is.
+        """Call a function that runs many fits, with an estimator, X and related data, where X is stored; return its result.
 
-        ``label`` is what it is called there.
+        ``label`` is the name of the task.
         """
         for name, other in zip(("y", "sample_weight", "groups"), data[2:], strict=True):
             if backend_for(other) is not self:
@@ -80,20 +80,20 @@ class Backend:
         return function(*data)
 
     def validation(self, kind: type[Any], *arguments: Any) -> Any:
-        """Return what folds of X are fitted with: a :class:`dtrees.selection.cross_validation.Validation`, which is the ``kind``."""
+        """Return the object that fits folds of X: a :class:`dtrees.selection.cross_validation.Validation`, given as ``kind``."""
         return kind(*arguments)
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set.
 
-        Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
+        Raises ValueError for invalid input; messages name the argument, the value and what is wanted.
         """
         return load_table(X, y, sample_weight, options, presort_table)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
-        """Check and encode evaluation sets as the table was; return the table with them.
+        """Check and encode evaluation sets like the table; return the table with them.
 
-        Raises ValueError, naming the set, for what cannot be predicted or measured.
+        Raises ValueError, naming the set, if it cannot be predicted or evaluated.
         """
         from dtrees.ensemble.evaluation_sets import LocalSets, check_set, has_weight, make_block
 
@@ -110,7 +110,7 @@ class Backend:
         return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
 
     def fingerprint(self, table: Table) -> str:
-        """Return a digest of the whole training set, however it is cut into partitions."""
+        """Return a digest of the whole training set, independent of partitions."""
         from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
 
         weight = None if table.weight is None else array_digest(table.weight)
@@ -137,10 +137,10 @@ class Backend:
         initial: NDArray[np.float64] | None,
         callback: Callback | None,
     ) -> BoostingResult:
-        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones included.
+        """Boost up to ``plan.n_rounds`` rounds, including the ``previous`` ones.
 
-        ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose.
-        Evaluation sets of the table are scored after every round.
+        ``initial`` is the initial raw prediction, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose. Evaluation
+        sets of the table are scored after every round.
         """
         from dtrees.engine.run.boosting_rounds import boost
         from dtrees.engine.run.local_executor import LocalExecutor
@@ -152,9 +152,9 @@ class Backend:
             return boost(executor, plan, previous=previous, initial=initial, callback=callback, evaluation=evaluation)
 
     def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
-        """Return what ``grow(table, number, None)`` returns for the numbers below ``n``, where the table is in memory.
+        """Return the results of ``grow(table, number, None)`` for the numbers below ``n``, with the table in memory.
 
-        ``grow`` is picklable. The callback is called after each, in order; where it ends the fit, later ones are left out.
+        ``grow`` is picklable. The callback is called after each result, in order; if it ends the fit, later results are left out.
         """
         began, grown = time.perf_counter(), []
         try:
@@ -171,18 +171,18 @@ class Backend:
         return np.asarray(table.target)
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
-        """Return the weights, of shape (n,), in this process; None without."""
+        """Return the weights, of shape (n,), in this process; None if there are none."""
         weight: NDArray[np.float64] | None = table.weight
         return weight
 
     def header(self, X: Any) -> Any:
-        """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
+        """Return a local frame or array with the columns of ``X``, and any number of its rows, for checks of columns."""
         return X if is_frame(X) else checked_table(X)
 
     def predict(self, X: Any, function: Callable[..., NDArray[Any]], output: Output, beside: Any = None) -> Any:
-        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is, whose blocks may be empty then.
+        """Apply ``function`` to the blocks of ``X``; lazily if ``X`` is lazy, in which case blocks may be empty.
 
-        ``beside`` is values of the same rows, or one number for all, to pass as the second argument; None passes none.
+        ``beside`` is the second argument: values of the same rows, or one number for all; None passes no such argument.
         """
         X = self.header(X)
         if X.shape[0] == 0:
@@ -190,17 +190,17 @@ class Backend:
         return function(X) if beside is None else function(X, in_memory(beside)[0])
 
     def beside(self, y: Any, qid: Any) -> Any:
-        """Return relevances and queries side by side, of shape (n, 2); lazy where y is."""
+        """Return relevances and queries side by side, of shape (n, 2); lazily if y is lazy."""
         return side_by_side(y, *in_memory(qid))
 
     def gather(self, *collections: Any) -> list[Any]:
-        """Return collections (or None) as local arrays, to score with."""
+        """Return collections (or None) as local arrays, for scoring."""
         return list(collections)
 
     def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
-        """Return how many rows X has, and at most ``n`` of them, drawn at random and in order, of each collection (or None).
+        """Return the number of rows of X, and at most ``n`` of them, drawn at random and in order, from each collection (or None).
 
-        None brings all rows. Raises ValueError for others that have not as many rows as X.
+        None returns all rows. Raises ValueError if another collection has a different number of rows than X.
         """
         from dtrees.ensemble.compat import safe_indexing
 
@@ -215,7 +215,7 @@ class Backend:
 
 
 def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort: Callable[[Schema, Any, int | None], AnyColumns]) -> Table:
-    """Return the table of a training set in memory; see :meth:`Backend.load`. ``presort`` is given what :func:`presort_table` is."""
+    """Return the table of a training set in memory; see :meth:`Backend.load`. ``presort`` has the arguments of :func:`presort_table`."""
     from dtrees.engine.run.local_executor import note_compilation
 
     if options.target:
@@ -242,7 +242,7 @@ def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort
 
 
 def presort_table(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
-    """Encode and presort the columns of a table; sparse ones stay sparse."""
+    """Encode and presort the columns of a table; sparse tables remain sparse."""
     from dtrees.split.table.columns import presort
     from dtrees.split.table.sparse_columns import presort_sparse
 
@@ -284,17 +284,17 @@ def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(n_rows, n, replace=False))
 
 
-#: The only one of this process that is needed: it keeps nothing.
+#: The single, stateless backend of this process.
 LOCAL = Backend()
 
-#: Who serves collections, and clients, of other packages, and rows of a presorted table: module and class, imported when wanted.
+#: The module and class of other backends, by the package of a collection or client; imported on first use.
 _BACKENDS = dict.fromkeys(("dask", "distributed"), ("dtrees.cluster.backend", "DaskBackend"))
 _BACKENDS["dtrees.selection.folds"] = ("dtrees.selection.folds", "FoldBackend")
 _BACKENDS["dtrees.cluster.folds"] = ("dtrees.cluster.folds", "SharedBackend")
 
 
 def backend_for(X: Any) -> Backend:
-    """Return the backend for the collection ``X``: that of the package of its type, else the local one."""
+    """Return the backend for the collection ``X``: that of its type's package, otherwise the local one."""
     module = type(X).__module__
     place = _BACKENDS.get(module.partition(".")[0]) or _BACKENDS.get(module)
     return LOCAL if place is None else _backend(*place)
@@ -307,6 +307,6 @@ def _backend(module: str, name: str) -> Backend:
 
 
 def in_memory(*collections: Any) -> list[Any]:
-    """Return collections, wherever they are, as arrays or frames in this process."""
+    """Return collections from anywhere as arrays or frames in this process."""
     elsewhere = (backend for backend in map(backend_for, collections) if backend is not LOCAL)
     return next(elsewhere, LOCAL).gather(*collections)

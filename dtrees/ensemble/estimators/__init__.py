@@ -1,1 +1,1 @@
-"""The estimators, and how they predict."""
+"""The estimators: their parameters, fits and predictions."""

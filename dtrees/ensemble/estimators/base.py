@@ -1,8 +1,8 @@
-"""What all estimators share: loading, checking columns, predicting through a backend, saving.
+"""The common parts of all estimators: loading, checks of columns, prediction through a backend, saving.
 
-An estimator of this package is its parameters, a :class:`~dtrees.ensemble.input.schema.Schema`, and trees
-(:class:`~dtrees.ensemble.prediction.AdditiveTrees`). Fitting and predicting go through the backend of the collection that is
-passed in, so estimators know nothing of where the data is.
+An estimator consists of its parameters, a :class:`~dtrees.ensemble.input.schema.Schema`, and trees
+(:class:`~dtrees.ensemble.prediction.AdditiveTrees`). It fits and predicts through the backend of the collection that is passed in, and does
+not depend on where the data are stored.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
-#: Numbers of rounds, and the parameters by which so many were grown.
+#: For each fit, the number of rounds after it and the parameters by which they were grown.
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
-#: Attributes that say how long a fit took, for reports, and the one that they travel in.
+#: Attributes with the durations of a fit, for reports, which are normally not pickled.
 _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
 
 
 class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator):
-    """What trees, their ensembles and bags of boosters share."""
+    """Base class of trees, their ensembles and bags of boosters."""
 
-    #: What a fit counts as it goes on.
+    #: The unit of a fit's progress.
     _UNIT: ClassVar[str] = "tree"
     #: Whether y may have several columns, each a target.
     _MULTI_OUTPUT: ClassVar[bool] = True
@@ -86,7 +86,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
 
     @property
     def _columns_of_y(self) -> bool | str:
-        """What columns y may have; see :func:`~dtrees.ensemble.input.target.check_target`."""
+        """The columns that y may have; see :func:`~dtrees.ensemble.input.target.check_target`."""
         return self._MULTI_OUTPUT
 
     def _check_fitted(self) -> None:
@@ -95,20 +95,20 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
             check_is_fitted(self)
 
     def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
-        """Return what a metric says of the predictions of X; y and the weights are read as they are at fit."""
+        """Return a metric of the predictions for X; y and the weights are checked as in ``fit``."""
         y, predictions, sample_weight = backend_for(X).gather(y, self.predict(X), sample_weight)
         columns = self._columns_of_y if isinstance(self._columns_of_y, str) else np.ndim(predictions) == 2
         y = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=columns)
-        y = np.ascontiguousarray(y)  # in another order, the last bit of a sum is another
+        y = np.ascontiguousarray(y)  # the last bit of a sum depends on the memory layout
         return float(metric(y, predictions, sample_weight=check_weights(sample_weight, len(y))))
 
     def _forget(self, *names: str) -> None:
-        """Take away what a fit before has set."""
+        """Delete attributes of an earlier fit."""
         for name in names:
             self.__dict__.pop(name, None)
 
     def _take_out_of_bag(self, backend: Backend, table: Table, mean: NDArray[np.float64], n_members: NDArray[np.integer]) -> None:
-        """Set the out-of-bag predictions of rows, from the mean over so many members of an ensemble, and their score."""
+        """Set the out-of-bag predictions of rows, given their means and the number of ensemble members averaged, and their score."""
         if not n_members.all():
             warn(
                 f"Some inputs do not have OOB scores. This probably means too few {self._UNIT}s were used to compute any reliable OOB "
@@ -156,20 +156,20 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     _trees: AdditiveTrees
     _seed: int
     _n_targets: int = 1
-    #: Whether the tree is a boosted one, whose nodes have no impurity: the criterion is about gains alone.
+    #: Whether trees are boosted, in which case their nodes have gains but no impurity.
     _boosted: bool = False
-    #: Scores that were passed along with rows to be predicted.
+    #: Raw scores that were passed with the rows to be predicted.
     _margin: Any = None
-    #: Rounds, or trees of a forest, that predictions are of; None for all.
+    #: Number of rounds, or trees of a forest, used for predictions; None for all.
     _n_used: int | None = None
-    _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
+    _grown_by: GrownBy  # the earliest fit first; absent in a model from a file
 
     def __getstate__(self) -> Any:
-        # Single trees are made on demand, from trees that are in the state anyway. Equal fits have equal pickles, so times are left out.
+        # Single trees are created on demand from trees in the state. Equal fits have equal pickles, so durations are left out.
         return {name: value for name, value in super().__getstate__().items() if name not in ("_members", *_TIMES)}
 
     def send_times(self) -> None:
-        """Include the times of the fit in the next pickle."""
+        """Include the durations of the fit in the next pickle."""
         self.__dict__[_SENT_TIMES] = {name: value for name, value in vars(self).items() if name in _TIMES}
 
     def __setstate__(self, state: Any) -> None:
@@ -182,7 +182,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return hasattr(self, "_trees")
 
     def _continues_previous_fit(self) -> bool:
-        """Whether fit is to add to the trees that are there."""
+        """Whether ``fit`` adds to the existing trees."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return False
         if not hasattr(self, "_seed"):
@@ -193,13 +193,13 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return True
 
     def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
-        """Load a training set, and set what it says of columns and classes; with ``keep``, it must agree with the fit before.
+        """Load a training set, and set its columns and classes; with ``keep``, they must agree with the previous fit.
 
-        ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`.
+        ``purpose`` has fields of :class:`~dtrees.ensemble.backend.LoadOptions`.
         """
         backend = backend_for(X)
         self._forget("_members")
-        # Names first, while a wrong one costs nothing.
+        # Names are checked first, before any expensive step.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
         purpose = {"multi_output": self._columns_of_y, **purpose, "categories": chosen.named}
@@ -207,7 +207,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
         self._loading_seconds = time.perf_counter() - start
-        if table.placement.kind == "local":  # whatever X was
+        if table.placement.kind == "local":  # for any kind of X
             backend = LOCAL
         if keep:
             self._check_same_encoding(table)
@@ -221,16 +221,16 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     def _with_checkpoint(
         self, plan: Plan, backend: Backend, table: Table, checkpoint: Any, interval: Any, *, keep: bool, initial: Any = None
     ) -> Plan:
-        """Return a plan that keeps its trees in a checkpoint, if there is to be one, and take over its seed."""
+        """Return a plan that stores its trees in a checkpoint, if one is wanted, and take over the checkpoint's seed."""
         if checkpoint is not None:
-            from dtrees.ensemble.checkpoint import with_checkpoint  # of use here only
+            from dtrees.ensemble.checkpoint import with_checkpoint  # imported only when needed
 
             plan = with_checkpoint(plan, self, backend, table, checkpoint, interval, keep=keep, initial=initial)
             self._seed = plan.seed
         return plan
 
     def _timed(self, grow: Callable[[], R]) -> R:
-        """Return what ``grow()`` does, and note how long it took, for reports."""
+        """Return the result of ``grow()``, and store its duration for reports."""
         start = time.perf_counter()
         try:
             return grow()
@@ -249,7 +249,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         self.is_categorical_[sorted(by_dtype | of_kind.intersection(chosen.named))] = True
 
     def _refuse_text_as_numbers(self, chosen: Chosen) -> None:
-        """Raise if ``categorical_features`` lists columns, but not all of those whose category numbers have no meaning."""
+        """Raise if ``categorical_features`` lists columns, but omits text columns, whose category numbers have no meaning."""
         if not chosen.named:
             return
         columns = zip(self._schema.columns, self.is_categorical_, strict=True)
@@ -262,7 +262,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             )
 
     def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
-        """Load evaluation sets beside a training set."""
+        """Load evaluation sets for a training set."""
         for given in sets:
             try:
                 self._check_names(backend_for(given.X).header(given.X), reset=False)
@@ -271,7 +271,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return backend.load_evaluation(table, sets, metrics)
 
     def _warn_without_splits(self, why: str) -> None:
-        """Warn if no tree has a split, and none was pruned; ``why`` says what may be the reason."""
+        """Warn if no tree has a split, and none was pruned; ``why`` is a possible reason."""
         if not self.ccp_alpha and not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
             if self.monotonic_cst is not None:
                 why += ", and is as monotonic_cst wants it"
@@ -280,7 +280,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             warn(f"no tree found a split, so that predictions are the same for all rows, though y varies: {why}")
 
     def _warn_if_constant(self) -> None:
-        """Warn if no tree of a forest, or of one tree, has a split, though the rows of one differ in their targets."""
+        """Warn if no tree of a forest, or a single tree, has a split although the targets of its rows differ."""
         if any(tree.impurity[0] > (ROUNDING * np.abs(tree.value[0]).max()) ** 2 for tree in self._trees.groups[0]):
             self._warn_without_splits(
                 "no column of X divides rows into leaves that are as large as min_samples_leaf and min_weight_fraction_leaf ask for, and "
@@ -288,7 +288,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             )
 
     def _check_same_encoding(self, table: Table) -> None:
-        """Raise if numbers in the trees of the fit before mean other categories, classes or targets in this table."""
+        """Raise if category, class or target numbers in the trees of the previous fit have other meanings in this table."""
         if table.n_targets != self._n_targets:
             raise ValueError(
                 f"warm_start=True keeps the trees of {self._n_targets} target(s), but y has {table.n_targets} now; pass as many, or "
@@ -311,22 +311,23 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
                 )
 
     def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
-        """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
+        """Apply a function to the rows of ``X`` through its backend; its columns must match those of ``fit``."""
         return self._check_columns(X).predict(X, function, output, self._margin)
 
     def _check_columns(self, X: Any) -> Backend:
         """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
         self._check_fitted()
         backend = backend_for(X)
-        # An array without names, where fit saw none, can only have another width. Asking scikit-learn takes longer than predicting a row.
+        # For an array without names, if ``fit`` saw none, only the width is checked. scikit-learn's check takes longer than predicting a
+        # row.
         plain = type(X) is np.ndarray and X.ndim == 2 and not hasattr(self, "feature_names_in_")
         if not plain or X.shape[1] != self.n_features_in_:
             self._check_names(backend.header(X), reset=False)
         return backend
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
-        """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
-        if reset and type(X) is np.ndarray:  # it has no names; scikit-learn looks for some as long as it takes to grow a small tree
+        """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, store them."""
+        if reset and type(X) is np.ndarray:  # an array has no names; scikit-learn's search for them takes as long as growing a small tree
             self.n_features_in_ = X.shape[1]
             self._forget("feature_names_in_")
             return
@@ -338,23 +339,23 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
 
     @property
     def _mean(self) -> Mean:
-        """Step: sums over the trees that predictions are of, to means."""
+        """Step: sums over the trees used for predictions to means."""
         return Mean(self._n_used or self._trees.n_rounds)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)
 
     def _find_leaves(self, X: Any, first: int = 0, last: int | None = None) -> Any:
-        """Return the leaves that rows fall in, shape (n, n_trees), in some trees of each group."""
+        """Return the leaf of each row in some trees of each group, shape (n, n_trees)."""
         self._check_fitted()
         groups = [group[first:last] for group in self._trees.groups]
         n_trees = sum(map(len, groups))
-        whole = len(groups[0]) == len(self._trees.groups[0])  # which may be packed already
+        whole = len(groups[0]) == len(self._trees.groups[0])  # the complete model may be packed already
         function = FindLeaves(self._schema, self._trees if whole else AdditiveTrees(groups), self.n_jobs)
         return self._check_columns(X).predict(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
 
     def _single_trees(self, kind: type[TreeEstimator], classes: Any, scale: float = 1.0) -> list[list[Any]]:
-        """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters of its fit that both kinds have.
+        """Return each tree, by groups, as a fitted estimator with the parameters of its fit that both kinds have.
 
         Values are divided by ``scale``. The estimators are cached.
         """
@@ -376,17 +377,17 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return members
 
     def _of_member(self, kind: type[TreeEstimator], given: dict[str, Any]) -> dict[str, Any]:
-        """Return those of an ensemble's parameters that each of its trees, of some kind, has."""
+        """Return the parameters of an ensemble that its trees, as estimators of a kind, have too."""
         names = set(parameter_names(kind)) - {"random_state"}
         own = {name: value for name, value in given.items() if name in names}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"
         if self._GROUP_PER_OUTPUT:
-            own["criterion"] = "squared_error"  # by which gradients are split
+            own["criterion"] = "squared_error"  # splits of gradients
         return own
 
     def _note_parameters(self, before: AdditiveTrees | None, grown_by: GrownBy) -> None:
-        """Note by which parameters the rounds of the fit that has just ended were grown, beside those that were there before it."""
+        """Record the parameters of the rounds grown by the fit that has just ended, in addition to those of earlier rounds."""
         there = 0 if before is None or not self.warm_start else before.n_rounds
         kept = grown_by if sum(n for n, _ in grown_by) == there else ((there, resolved(self)),)
         self._grown_by = (*(kept if there else ()), (self._trees.n_rounds - there, resolved(self)))
@@ -415,7 +416,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
 
 
 def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    """Return in words in which of their categories two dictionaries differ."""
+    """Return a description of the categories in which two dictionaries differ."""
     known, there = set(before), set(now)
     differing = {"has": [one for one in now if one not in known], "lacks": [one for one in before if one not in there]}
     words = [f"{verb} {', '.join(map(repr, some[:5]))}{', ...' * (len(some) > 5)}" for verb, some in differing.items() if some]
@@ -423,19 +424,19 @@ def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
 
 
 def _backend_to_fit(X: Any, client: Any) -> Backend:
-    """Return the backend of a client, if there is one, else that of ``X``."""
+    """Return the backend of a client, if there is one, otherwise that of ``X``."""
     backend = backend_for(X if client is None else client)
     if client is not None and backend is LOCAL:
         raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
     return backend
 
 
-#: Where scikit-learn keeps callbacks, and what a fit within another one is a part of.
+#: Attributes in which scikit-learn stores callbacks, and the context of a fit within another one.
 _OF_SKLEARNS_CALLBACKS = {"_skl_callbacks", "_parent_callback_ctx"}
 
 
 def _called_back(fit: Callable[..., Any], model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
-    """Fit a model that has callbacks of scikit-learn, by a copy without them, which may be anywhere."""
+    """Fit a model with scikit-learn's callbacks by a copy without them, which may be fitted anywhere."""
 
     def run(model: Any) -> None:
         metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -454,10 +455,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: F) -> F:
-    """Decorate ``fit``: it works on a copy of the estimator, and what the copy has learnt is taken over in one step.
+    """Decorate ``fit``: it works on a copy of the estimator, whose fitted attributes are copied back in one step.
 
-    The copy is fitted here, by the backend of X where the data is, or on the cluster of the ``client`` among the options. A fit that fails
-    or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted. Parameters are checked before.
+    The copy is fitted by the backend of X where the data are stored, or on the cluster of the ``client`` option. A fit that fails or is
+    interrupted leaves the estimator unchanged. The decorator checks parameters before the fit, and shows its progress if wanted.
     """
     signature = inspect.signature(fit)
     known = [name for name in signature.parameters if name not in ("self", "X", "y")]

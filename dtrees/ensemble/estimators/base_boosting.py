@@ -1,9 +1,9 @@
-"""Gradient boosting: rounds of trees, each a Newton step down a loss.
+"""Gradient boosting: rounds of trees, each a Newton step on a loss.
 
 Each round fits one tree per output of the loss to the gradients g and hessians h at the predictions so far. With G and H their sums over
-the rows of a node, a leaf's value is -learning_rate * G / (H + reg_lambda), and a split's gain is how much the sum over nodes of
-G^2 / (H + reg_lambda) grows (Friedman, 2001; Chen and Guestrin, 2016). ``estimators_`` and raw predictions are laid out as
-scikit-learn's are: a row of trees per round, one tree per output.
+the rows of a node, a leaf's value is -learning_rate * G / (H + reg_lambda), and a split's gain is the increase of the sum over nodes of G^2
+/ (H + reg_lambda) (Friedman, 2001; Chen and Guestrin, 2016). ``estimators_`` and raw predictions have the layout of scikit-learn: a row of
+trees per round, one tree per output.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dtrees.ensemble.state import SERIES
 
 
 class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
-    """What the two boosting estimators share.
+    """Base class of the boosting estimators.
 
     Attributes
     ----------
@@ -112,11 +112,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     _loss_name: str
     _loss_parameters: dict[str, Any]
-    #: Which parameters are for some losses only.
+    #: Parameters that only some losses take.
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
     def _check_classes(self, table: Table) -> None:
-        """Raise ValueError for a training set of a single class; a booster of a bag may draw such."""
+        """Raise ValueError for a training set of a single class, which is only allowed for boosters of a bag."""
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
@@ -134,7 +134,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return found
 
     def _warn_of_parameters_without_effect(self) -> None:
-        """Warn of parameters that were set for another loss, or for what is not asked for; scikit-learn's estimators ignore such."""
+        """Warn of parameters that have no effect with this loss or these options, as scikit-learn's estimators ignore them silently."""
         for name in self._PARAMETERS_OF_LOSSES:
             others, value = registry.losses_with(name), getattr(self, name)
             if registry.name_of(self.loss) not in others and (np.ndim(value) or value not in others.values()):
@@ -144,12 +144,12 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def _columns_of_y(self) -> bool | str:
-        """Several targets, or what columns the target of the loss has."""
+        """Multi-output, or the meaning of the columns that the loss requires."""
         return registry.columns_of(self.loss) or self._MULTI_OUTPUT
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
-        """The loss of the trees that there are, whatever the parameter has been set to since."""
+        """The loss of the fitted trees, even if the parameter was set to another one afterwards."""
         return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters, self._n_targets)
 
     @all_or_nothing
@@ -241,7 +241,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         checkpoint: Any,
         checkpoint_interval: float,
     ) -> Self:
-        """Boost where the data is; see :meth:`fit`."""
+        """Boost through the backend of the data; see :meth:`fit`."""
         keep = self._continues_previous_fit()
         if keep and self.n_estimators < self._trees.n_rounds:
             raise ValueError(
@@ -327,10 +327,10 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return self
 
     def _keep_more(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
-        """Set what else a loss says of the rows that were fitted, now that the trees are there."""
+        """Set further attributes of a loss that depend on the fitted rows, after the trees are grown."""
 
     def _stopping_by_validation(self, stopping: Stopping | None, scorer: Any, n_metrics: int) -> Stopping:
-        """Return the rule by which ``X_val`` ends the fit: the one that is asked for, or that of rows held out, by a further metric."""
+        """Return the rule by which ``X_val`` ends the fit: the given one, or that of held-out rows, with an additional metric."""
         if (stopping is None) == (self.n_iter_no_change is None):
             raise ValueError(
                 f"X_val is given to decide when to stop, but n_iter_no_change is {self.n_iter_no_change!r} and early_stopping_rounds "
@@ -344,7 +344,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return Stalling(int(self.n_iter_no_change), 0, n_metrics, float(self.tol), scorer is not None)
 
     def _rows_refusal(self, scorer: Any) -> str | None:
-        """Return why these parameters cannot be boosted with where rows stay where they are, whatever the table; None if they can."""
+        """Return the reason why these parameters do not support placement by rows, independent of the table; None if they do."""
         n_classes = 2 if is_classifier(self) else 0
         loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
         first_order = self.criterion == "squared_error"
@@ -352,7 +352,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return rows_placement_refusal(plan, self.loss)
 
     def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
-        """Return the metrics that are asked for, and the scorer; raise ValueError for parameters that make no sense together."""
+        """Return the metrics and the scorer; raise ValueError for invalid combinations of parameters."""
         classify, name = is_classifier(self), registry.name_of(self.loss)
         columns = registry.columns_of(self.loss)
         scorer = check_scoring(self.scoring, classify=classify, columns=columns)
@@ -416,12 +416,12 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return {"_trees": trees, "n_estimators_": len(result.rounds), **loss}
 
     def _validation(self, plan: BoostingPlan) -> str:
-        """Return which rows early stopping scores, and by what: scores of fits in which these differ do not compare."""
+        """Return a description of the rows and score of early stopping, as scores can only be compared if these are the same."""
         scoring = self.scoring if self.scoring is None or isinstance(self.scoring, str) else metric_name(self.scoring)
         return f"{scoring!r} of {plan.validation_fraction!r} drawn by {plan.seed}"
 
     def _take_over_out_of_bag(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
-        """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
+        """Set the losses of undrawn rows, NaN for rounds that drew all rows; as in scikit-learn, each loss is for different rows."""
         if keep and len(result.rounds) == self._trees.n_rounds:
             return
         earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
@@ -468,7 +468,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _take_rounds(self, rounds: range) -> None:
         self._forget("best_iteration_", "best_score_", "conformity_scores_")
         if (rounds.start, rounds.step) != (0, 1):
-            self._forget("_seed")  # no further round would be what it is in a model that has those in between
+            self._forget("_seed")  # further rounds would differ from those of a model with the dropped rounds
         if hasattr(self, "evals_result_"):
             self.evals_result_ = {
                 name: {metric: scores[list(rounds)] for metric, scores in metrics.items()} for name, metrics in self.evals_result_.items()
@@ -558,7 +558,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         n_classes = max((int(np.count_nonzero(target.counts * factors)) for target in table.by_target), default=0)
         set_by_size(self, n_rows, n_classes, keep=keep)
         rules.check_penalty(float(self.reg_lambda_), weight)
-        # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
+        # An integer gives the same seed in each fit; other random states advance, and rounds added later use the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
@@ -590,7 +590,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
         As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate_`` times the sum of theirs.
         """
-        scale = float(resolved(self)["learning_rate"]) or 1.0  # without a rate all steps are zero
+        scale = float(resolved(self)["learning_rate"]) or 1.0  # without a learning rate, all steps are zero
         members = np.empty((len(self._trees.groups[0]), len(self._trees.groups)), dtype=object)
         for output, group in enumerate(self._single_trees(DecisionTreeRegressor, None, scale)):
             members[:, output] = group
@@ -628,11 +628,11 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     @property
     def _has_link(self) -> bool:
-        """Whether what is predicted is something else than raw predictions."""
+        """Whether predictions differ from raw predictions."""
         return bool(np.any(self._fitted_loss.predictions(np.full((1, len(self._trees.groups)), 2.0)) != 2.0))
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean raw predictions, shape (n_outputs, n_points), as scikit-learn's ``partial_dependence(method="recursion")`` does."""
+        """Return mean raw predictions, shape (n_outputs, n_points), for scikit-learn's ``partial_dependence(method="recursion")``."""
         check_is_fitted(self)
         if not is_classifier(self) and self._has_link:
             raise ValueError(
@@ -674,7 +674,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
 
 def _check_deciding(scores: NDArray[np.float64], what: str) -> None:
-    """Warn if some of the scores that decide about early stopping are NaN; raise ValueError if all are, so that no round is the best."""
+    """Warn if some of the scores that decide about early stopping are NaN; raise ValueError if all are."""
     n_missing, n = int(np.isnan(scores).sum()), len(scores)
     if n and n_missing == n:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What regressors have in common, and classifiers: predictions from the steps that an estimator takes from raw ones, and scores."""
+"""Base classes of regressors and classifiers: predictions by the steps that an estimator applies to raw ones, and scores."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dtrees.ensemble.state import take_classes
 
 
 class Regressor(RegressorMixin, BaseEstimator):
-    """What regressors have in common, given the steps from raw predictions to values."""
+    """Mixin of regressors, given the steps from raw predictions to values."""
 
     _n_targets: int
 
     @property
     def _quantiles(self) -> tuple[float, ...]:
-        """Which quantiles are predicted, if these are several of one target."""
+        """The predicted quantiles, if there are several of one target."""
         return ()
 
     @property
@@ -77,7 +77,7 @@ class Regressor(RegressorMixin, BaseEstimator):
         return self._score(self._metric, X, y, sample_weight)
 
     def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
-        """Set the means of out-of-bag predictions as an attribute; return what to score of them."""
+        """Set the means of out-of-bag predictions as an attribute; return the predictions to be scored."""
         self.oob_prediction_ = mean if mean.shape[1] > 1 else mean[:, 0]
         return self.oob_prediction_
 
@@ -160,13 +160,13 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self._predict_shares(X, "predict_log_proba", logarithm)
 
     def _predict_shares(self, X: Any, name: str, *last: Step) -> Any:
-        """Return what classes have, of several targets in a list."""
+        """Return values by class; for multi-output targets, a list."""
         self._check_fitted()
         shares = self._map(X, self._predictor(*self._probability_steps(), *last), self._probability_output(name))
         return self._by_target(shares)
 
     def _by_target(self, shares: Any) -> Any:
-        """Return what classes have, shape (n, n_classes), of several targets in a list."""
+        """Return values by class, shape (n, n_classes), as a list for multi-output targets."""
         if self._n_targets == 1:
             return shares
         if isinstance(shares, np.ndarray):
@@ -190,7 +190,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self._score(self._metric, X, y, sample_weight)
 
     def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
-        """Set the means of out-of-bag probabilities as an attribute; return the classes to score."""
+        """Set the means of out-of-bag probabilities as an attribute; return the classes to be scored."""
         if self._n_targets == 1:
             self.oob_decision_function_ = mean
             return mean.argmax(axis=1)
@@ -200,11 +200,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
 
 class TreeRegressor(Regressor, TreeEstimator):
-    """Base of the regressors that are or have trees."""
+    """Base class of the regressors that consist of trees."""
 
 
 class TreeClassifier(Classifier, TreeEstimator):
-    """Base of the classifiers that are or have trees."""
+    """Base class of the classifiers that consist of trees."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -219,7 +219,7 @@ class TreeClassifier(Classifier, TreeEstimator):
 
 
 class Averaging(TreeEstimator, Refitting):
-    """Base of single trees and forests: means of what trees predict."""
+    """Base class of single trees and forests, which average the predictions of trees."""
 
     criterion: str
 
@@ -231,15 +231,15 @@ class Averaging(TreeEstimator, Refitting):
 
 
 class AveragingRegressor(RegressionCriterion, TreeRegressor, Averaging):
-    """Base of single trees and forests for regression."""
+    """Base class of single trees and forests for regression."""
 
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._mean, first_column) if self._n_targets == 1 else (self._mean,)
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
+        """Return mean predictions for scikit-learn's ``partial_dependence(method="recursion")``.
 
-        Shape (n_points,), or (n_outputs_, n_points) for several targets.
+        Shape (n_points,), or (n_outputs_, n_points) for multi-output targets.
         """
         check_is_fitted(self)
         grid = self._schema.numbers_at(grid, target_features)
@@ -248,7 +248,7 @@ class AveragingRegressor(RegressionCriterion, TreeRegressor, Averaging):
 
 
 class AveragingClassifier(TreeClassifier, Averaging):
-    """Base of single trees and forests for classification."""
+    """Base class of single trees and forests for classification."""
 
     def _probability_steps(self) -> tuple[Step, ...]:
         return (self._mean,)

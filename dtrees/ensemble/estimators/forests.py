@@ -1,12 +1,12 @@
-"""The four forests: random forests and extra-trees, for regression and classification; trees grown independently on draws of the rows.
+"""The four forests, random forests and extra-trees for regression and classification: trees grown independently on draws of the rows.
 
 Terms
 -----
 batch
-    trees grown in one fit: a plan and a range of tree numbers. With ``warm_start`` a forest has several. A tree is determined by
-    the plan's seed and its number, so a batch can be grown again, which is how rows of earlier batches get out-of-bag predictions.
+    trees grown in one fit: a plan and a range of tree numbers. With ``warm_start``, a forest has several. A tree is determined by the
+    plan's seed and its number, so a batch can be grown again, as is done for the out-of-bag predictions of earlier batches.
 out of bag
-    the rows that a tree did not draw, and what it predicts for them.
+    rows that a tree did not draw, and its predictions for them.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from dtrees.tree.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class SampleSource:
-    """What the draws of a batch of trees follow from, besides its plan.
+    """The data that determine the draws of a batch of trees, besides its plan.
 
     Attributes
     ----------
     n_rows : int
     target : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
-        Numbers of classes, where rows are drawn by them.
+        Class numbers, if rows are drawn by class.
     weight : ndarray of float64 of shape (n_rows,) or None
-        The weights of rows, where they are drawn by them.
+        The row weights, if rows are drawn by weight.
     """
 
     n_rows: int
@@ -59,7 +59,7 @@ class SampleSource:
 
     @classmethod
     def of(cls, table: Table, plan: ForestPlan) -> Self | None:
-        """Return the source of a plan's draws from a table; None if it is not in this process."""
+        """Return the source of a plan's draws from a table; None if the table is not in this process."""
         if plan.n_draws is None:
             return cls(table.n_rows)
         by_class = plan.balanced_draws or plan.class_weight is not None
@@ -69,18 +69,18 @@ class SampleSource:
         return cls(table.n_rows, target, weight)
 
     def is_same(self, other: Self) -> bool:
-        """Return whether draws of the same plan are the same from another source."""
+        """Return whether another source gives the same draws."""
         return all(np.array_equal(mine, theirs) for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
 
     def rows(self, plan: ForestPlan, first: int, last: int) -> list[NDArray[np.integer]]:
-        """Return the rows of trees, as often as they were drawn, ascending."""
+        """Return the rows of each tree, ascending and repeated as often as drawn."""
         numbers: NDArray[np.integer] = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
         if plan.n_draws is None:
             return [numbers] * (last - first)
         return [np.repeat(numbers, counts) for counts in self.weights(plan, first, last)]
 
     def weights(self, plan: ForestPlan, first: int, last: int) -> Iterator[NDArray[Any]]:
-        """Yield what rows weigh in trees: how often they were drawn, in as few bytes as hold it, or their own weights."""
+        """Yield the row weights of each tree: the numbers of draws, in the smallest sufficient dtype, or the weights of the table."""
         if plan.n_draws is None:
             yield from [np.ones(self.n_rows, np.uint8) if self.weight is None else self.weight] * (last - first)
             return
@@ -102,26 +102,26 @@ def permutation_importances(
     seed: int,
     ends: NDArray[np.integer],
 ) -> NDArray[np.float64]:
-    """Return how much worse trees predict rows that they did not draw, if the values of a column change places among these.
+    """Return the increase of the error of trees on rows that they did not draw, if the values of a column are permuted among these rows.
 
     Parameters
     ----------
     trees : sequence of Tree
     samples : sequence of ndarray of int
-        The rows that each was grown on.
+        The rows on which each tree was grown.
     X : ndarray or SparseRows of shape (n, n_features)
     y : ndarray of shape (n,) or (n, n_targets)
-        Numbers of classes (of an integer type), or targets.
+        Class numbers (of an integer type), or targets.
     n_jobs : int or None
     seed : int
-        How values change places follows from it, the number of the tree and the column.
+        The permutations depend on it, the number of the tree and the column.
     ends : ndarray of int
-        Where the classes of each of several targets but the last end, among those of all.
+        For multi-output targets: where the classes of each target except the last end in the consecutive numbering.
 
     Returns
     -------
     ndarray of float64 of shape (n_features,)
-        The mean over trees that have rows out of bag of the increase of the error rate, or of the mean squared error.
+        The mean increase of the error rate, or of the mean squared error, over trees with out-of-bag rows.
     """
     total, n_trees = np.zeros(X.shape[1]), 0
     for number, (tree, drawn) in enumerate(zip(trees, samples, strict=True)):
@@ -164,7 +164,7 @@ _Batch = tuple[ForestPlan, int, int]
 
 
 class Forest(Members, ForestParameters, TreeEstimator):
-    """What the four forests share.
+    """Base class of the four forests.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         Score of the out-of-bag predictions; only with ``oob_score``.
     """
 
-    #: The kind of its single trees, and whether they take random thresholds.
+    #: The class of its single trees, and whether they use random thresholds.
     _TREE: ClassVar[type[TreeEstimator]]
     _RANDOM_SPLITS: ClassVar[bool] = False
 
@@ -183,7 +183,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     _batches: list[_Batch]
     _drawn_from: list[SampleSource | None]
-    _oob_sums: Any  # those of a ForestResult, or None
+    _oob_sums: Any  # out-of-bag sums of a ForestResult, or None
 
     @all_or_nothing
     def fit(
@@ -284,7 +284,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return self
 
     def _valued(self, trees: list[Tree]) -> list[Tree]:
-        """Return trees that were grown, with the values that they predict by."""
+        """Return grown trees with the values that they predict."""
         return trees
 
     def _so_far(self, result: ForestResult) -> dict[str, Any]:
@@ -292,16 +292,16 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return {"_trees": AdditiveTrees([[*earlier, *self._valued(result.trees)]])}
 
     def _keep_leaf_targets(self, backend: Backend, table: Table, X: Any) -> None:
-        """Keep what rows there are in leaves, if that is wanted."""
+        """Store the training rows of leaves, if wanted."""
 
     def _weights_in_trees(self, n_rows: int, weight: NDArray[np.float64] | None) -> Iterator[NDArray[Any]]:
-        """Yield how often each tree drew each row of a table of numbers, or what rows weigh in it."""
+        """Yield how often each tree drew each row of a table, or the row weights in the tree."""
         for batch in self._batches:
             yield from SampleSource(n_rows, weight=weight).weights(*batch)
 
     def _note_batch(self, batch: _Batch, source: SampleSource | None) -> None:
-        """Note what trees were grown by and on: one batch with those before, if these differ in nothing but their numbers."""
-        # A model from a file does not know what its trees were grown on.
+        """Record the plan and the data of grown trees; batches that differ only in tree numbers are merged."""
+        # A model from a file has no training data.
         batches, sources = self._batches, getattr(self, "_drawn_from", [None] * len(self._batches))
         if batches and batches[-1][0] == batch[0] and (source is None or sources[-1] is None or source.is_same(sources[-1])):
             batch, source = (batch[0], batches[-1][1], batch[2]), source and sources[-1]
@@ -327,7 +327,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
 
     @property
     def _weighs_by_tree(self) -> bool:
-        """Whether each tree weighs the classes of its own rows."""
+        """Whether each tree weighs classes by its own rows."""
         weight = getattr(self, "class_weight", None)
         return isinstance(weight, str) and weight == "balanced_subsample" and bool(self.bootstrap)
 
@@ -340,7 +340,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             )
         by_tree = self._weighs_by_tree
         factors = None if by_tree else rules.class_weights(class_weight, table, by_rows=False)
-        # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
+        # An integer gives the same seed in each fit; other random states advance, and trees added later use the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = rules.draw_seed(self.random_state)
         return rules.forest_plan(
@@ -364,10 +364,10 @@ class Forest(Members, ForestParameters, TreeEstimator):
         return rules.number_of_draws(self.max_samples, table, factors)
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
-        """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
+        """Set the out-of-bag score and predictions, from the new trees and those of earlier fits."""
         if grown is not None or not self.oob_score:
             self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
-        if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
+        if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or the fit was interrupted
             self._oob_sums = None
             return
         known: list[Any] = [] if grown is None else [grown]
@@ -405,7 +405,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         self._forget_growth()
 
     def _forget_growth(self) -> None:
-        """Take away what is known of how all trees were grown, now that there are others or fewer."""
+        """Delete the data about the growth of trees, after trees were added or removed."""
         self._forget("_seed", "_batches", "_oob_sums", "_drawn_from", "_leaf_targets")
         self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
 
@@ -546,7 +546,7 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
 
 
 class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
-    """What the two forests for regression share."""
+    """Base class of the forests for regression."""
 
     def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
         """Predict the target or targets.
@@ -566,7 +566,7 @@ class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
 
 
 class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
-    """What the two forests for classification share."""
+    """Base class of the forests for classification."""
 
     def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
         """Predict the class with the highest probability, the first one in a tie.

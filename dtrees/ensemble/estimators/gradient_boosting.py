@@ -29,7 +29,7 @@ from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
 class BoostedValues(TreeRegressor, Boosting):
-    """What boosting for values and for rankings has in common."""
+    """Base class of boosting for values and for rankings."""
 
     @property
     def _columns_of_target(self) -> str:  # type: ignore[override]
@@ -40,8 +40,8 @@ class BoostedValues(TreeRegressor, Boosting):
         return self._measured_by_loss if self._columns_of_target else super()._metric
 
     def _measured_by_loss(self, y: NDArray[Any], predicted: NDArray[np.float64], sample_weight: NDArray[np.float64] | None) -> float:
-        """Return what a loss of several columns of y says of predictions."""
-        name = BY_COLUMNS[self._columns_of_target][0]  # by the order of rows only
+        """Return the score of predictions by a loss of several columns of y."""
+        name = BY_COLUMNS[self._columns_of_target][0]  # only the order of rows counts
         return OfLoss(name, self._fitted_loss).score(y.T, np.asarray(predicted)[np.newaxis], sample_weight)
 
     @property

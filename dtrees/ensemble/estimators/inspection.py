@@ -1,4 +1,4 @@
-"""Looking into trees: nodes, paths of rows, importances of columns, mean predictions, and what explains a prediction (Shapley values)."""
+"""Inspection of trees: nodes, decision paths, feature importances, partial dependence, and explanations of predictions (Shapley values)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class SetThreshold(float):
-    """NaN in place of a threshold, where a set of categories goes left: printed, also rounded, it is that set."""
+    """NaN as the threshold of a split on categories; printed, also after rounding, as the set of categories that go left."""
 
     text: str
 
     def __new__(cls, categories: Sequence[Any]) -> SetThreshold:
-        """Return the threshold that stands for some categories."""
+        """Return the threshold that represents some categories."""
         made = super().__new__(cls, np.nan)
         made.text = f"{{{', '.join(map(str, categories))}}}"
         return made
@@ -44,13 +44,13 @@ class SetThreshold(float):
 
 
 class Thresholds(np.ndarray[Any, np.dtype[np.float64]]):
-    """Thresholds of nodes, read one by one by functions of scikit-learn that print trees: those of sets are :class:`SetThreshold` then."""
+    """Thresholds of nodes for scikit-learn's functions that print trees, with a :class:`SetThreshold` for each set of categories."""
 
     _at: Mapping[int, SetThreshold] = {}
 
     @classmethod
     def of(cls, tree: Tree, categories: Sequence[Sequence[Any] | None]) -> Thresholds:
-        """Return those of a tree, given the categories of each column."""
+        """Return the thresholds of a tree, given the categories of each column."""
         made = tree.threshold.view(cls)
         sets = ((node, categories[tree.feature[node]]) for node in tree.categories.node.tolist())
         made._at = {node: SetThreshold([names[k] for k in tree.categories.of_node(node)]) for node, names in sets if names is not None}
@@ -228,13 +228,13 @@ def _by_output(value: NDArray[np.float64], counts: list[int]) -> NDArray[np.floa
 
 
 def side_by_side(shares: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return what classes of several targets have, shape (n, max_n_classes, n_outputs); 0 where a target has fewer classes."""
+    """Return values by class of multi-output targets, shape (n, max_n_classes, n_outputs); 0 for missing classes."""
     widths = [mine.shape[1] for mine in shares]
     return np.moveaxis(_by_output(np.concatenate(shares, axis=1), widths), 1, 2)
 
 
 class Members(BaseEstimator):
-    """Mixin: an ensemble as a sequence of its ``estimators_``, of which a slice is an ensemble, too."""
+    """Mixin: an ensemble as a sequence of its ``estimators_``; a slice is an ensemble, too."""
 
     estimators_: Any
     _UNIT: ClassVar[str]
@@ -244,7 +244,7 @@ class Members(BaseEstimator):
         return len(self.estimators_)
 
     def __bool__(self) -> bool:
-        return True  # also before the fit, where there is nothing to count
+        return True  # also before the fit, when the length is unknown
 
     def __getitem__(self, index: Any) -> Any:
         check_is_fitted(self)
@@ -264,7 +264,7 @@ class Members(BaseEstimator):
         return iter(self.estimators_)
 
     def _take_rounds(self, rounds: range) -> None:
-        """Have only some rounds, or trees of a forest; what the trees start from stays."""
+        """Restrict the model to some rounds, or trees of a forest; the initial prediction does not change."""
         grown_by = [given for n, given in self.__dict__.get("_grown_by", ()) for _ in range(n)]
         if grown_by:
             self._grown_by = tuple((1, grown_by[i]) for i in rounds)
@@ -272,11 +272,11 @@ class Members(BaseEstimator):
         self._keep_rounds(rounds)
 
     def _keep_rounds(self, rounds: range) -> None:
-        """Keep only the trees of some rounds, and what was measured after these."""
+        """Restrict the model to the trees of some rounds, and to their scores."""
         self._trees = self._trees.take(rounds)
 
     def _first(self, n_trees: int | None) -> Self:
-        """Return a view of the model that predicts from so many of its first rounds, or trees of a forest."""
+        """Return a view of the model that predicts with its first ``n_trees`` rounds, or trees of a forest."""
         if n_trees is None:
             return self
         check_is_fitted(self)
@@ -289,14 +289,14 @@ class Members(BaseEstimator):
 
 
 def copy_of(model: Any) -> Any:
-    """Return an estimator with the same parameters and attributes, some of which are to be set anew."""
+    """Return an estimator with the same parameters and attributes, some of which will be replaced."""
     made = object.__new__(type(model))
     made.__dict__.update(vars(model))
     return made
 
 
 def decision_path_matrix(tree: Tree, leaves: NDArray[np.integer]) -> Any:
-    """Return which nodes rows pass through on the way to their leaves.
+    """Return the nodes through which rows pass on the way to their leaves.
 
     Parameters
     ----------
@@ -326,19 +326,19 @@ def decision_path_matrix(tree: Tree, leaves: NDArray[np.integer]) -> Any:
 
 
 def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.float64]:
-    """Return what the splits on each column amount to, shape (n_columns,).
+    """Return the importance of the splits on each column, shape (n_columns,).
 
     Parameters
     ----------
     tree : Tree
     n_columns : int
     kind : {"gain", "split", "cover"}
-        The sum of their gains, their number, or the weight of the rows that they divide (of boosted trees, the sum of hessians).
+        The sum of gains, the number of splits, or the weight of the rows that they divide (in boosted trees, the sum of hessians).
 
     Raises
     ------
     ValueError
-        If it is another kind.
+        If the kind is unknown.
     """
     of_split = {"gain": tree.gain, "split": np.ones(tree.node_count), "cover": tree.weighted_n_node_samples}
     if kind not in of_split:
@@ -348,7 +348,7 @@ def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.fl
 
 
 def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return amounts as shares of their sum; zeros if that is zero."""
+    """Return amounts as shares of their sum; zeros if the sum is zero."""
     total = amounts.sum()
     return amounts / total if total > 0 else np.zeros(len(amounts))
 
@@ -367,9 +367,9 @@ def mean_predictions(trees: Iterable[Tree], grid: ArrayLike, columns: ArrayLike)
 class Explaining(BaseEstimator):
     """Mixin: exact Shapley values of predictions.
 
-    What is explained is the mean of regression trees and forests, the probability of each class of classifying ones, and the raw scores of
-    boosting: for a loss with a link, before it. Where boosting starts from an ``init`` estimator or from ``base_margin``, it is what the
-    trees add to that.
+    Explained are the mean of regression trees and forests, the class probabilities of classification trees and forests, and the raw scores
+    of boosting, before the link of the loss. If boosting starts from an ``init`` estimator or from ``base_margin``, only the part of the
+    trees is explained.
     """
 
     def shap_values(self, X: Any, background: Any = None) -> Any:
@@ -474,7 +474,7 @@ class Explaining(BaseEstimator):
 
     @property
     def _n_explained(self) -> int:
-        """Number of outputs."""
+        """The number of outputs."""
         groups = self._trees.groups
         return len(groups) if self._GROUP_PER_OUTPUT else int(groups[0][0].value.shape[1])
 

@@ -1,10 +1,10 @@
-"""Quantiles and intervals of regressors: of the targets in the leaves of forests, and by rows held out for boosting.
+"""Quantiles and intervals of regressors: by the targets in the leaves of forests, or by held-out rows for boosting.
 
 Terms
 -----
 conformity score
-    how far a target lies outside of an interval; below 0 inside (Romano, Patterson and Candes, "Conformalized quantile regression", 2019).
-    Intervals are widened by the score of the row below which there is a share of the rows: the margin.
+    the distance of a target from an interval; negative inside (Romano, Patterson and Candes, "Conformalized quantile regression", 2019).
+    Intervals are widened by a quantile of the scores: the margin.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dtrees.ensemble.prediction import FindLeaves, Step
 
 @dataclass(frozen=True)
 class Widened:
-    """Step: values of shape (n,), or quantiles of shape (n, K), to intervals, shape (n, 2), that reach so far beyond the outer ones.
+    """Step: values of shape (n,), or quantiles of shape (n, K), to intervals, shape (n, 2), by adding a margin on both sides.
 
     >>> Widened(1.0)(np.array([5.0])).tolist(), Widened(-1.0)(np.array([[1.0, 2.0, 6.0], [3.0, 3.5, 4.0]])).tolist()
     ([[4.0, 6.0]], [[2.0, 5.0], [3.5, 3.5]])
@@ -38,7 +38,7 @@ class Widened:
     margin: float
 
     def __call__(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Widen them; those that nothing would be left of are points."""
+        """Widen intervals; an interval with crossed ends becomes a point."""
         low, high = _outer(predicted)
         middle = low + (high - low) / 2.0
         return np.column_stack([np.minimum(low - self.margin, middle), np.maximum(high + self.margin, middle)])
@@ -51,24 +51,24 @@ def _outer(predicted: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
 
 
 def conformity_scores(target: NDArray[np.float64], predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how far targets lie outside of what is predicted, ascending."""
+    """Return the distances of targets from the predicted intervals, ascending."""
     low, high = _outer(predicted)
     return np.sort(np.maximum(low - target, target - high))
 
 
 def check_coverage(coverage: Any) -> None:
-    """Raise ValueError for what is no share of rows."""
+    """Raise ValueError if the coverage is not between 0 and 1."""
     if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
         raise ValueError(f"coverage is {coverage!r}; wants a number between 0 and 1")
 
 
 def margin_of(scores: NDArray[np.float64], coverage: float) -> float:
-    """Return the margin by which intervals cover a share of rows like those that have these scores, which ascend.
+    """Return the margin by which intervals cover a share of rows like those with these scores, which are ascending.
 
     Raises
     ------
     ValueError
-        If the share is none, or there are too few rows to tell.
+        If the coverage is invalid, or there are too few rows.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def margin_of(scores: NDArray[np.float64], coverage: float) -> float:
 
 
 class CalibratedIntervals(TreeEstimator):
-    """Mixin of boosting: intervals that are calibrated on rows held out."""
+    """Mixin of boosting: intervals that are calibrated on held-out rows."""
 
     conformity_scores_: NDArray[np.float64]
     _loss_name: str
@@ -173,9 +173,9 @@ class CalibratedIntervals(TreeEstimator):
         return model._map(X, predictor, _INTERVAL)
 
 
-#: How arrays of model files are called that are of targets in leaves.
+#: The prefix of the names of leaf-target arrays in model files.
 _PREFIX = "leaf_targets."
-#: What intervals look like.
+#: The form of intervals.
 _INTERVAL = Output(np.dtype(np.float64), 2, "predict_interval", ("lower", "upper"))
 
 
@@ -200,7 +200,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
     _leaf_targets: LeafTargets
 
     def _keep_leaf_targets(self: Any, backend: Backend, table: Table, X: Any) -> None:
-        """Keep targets, leaves and draws of the rows of a fit, if they are wanted."""
+        """Store targets, leaves and draws of the rows of a fit, if wanted."""
         self._forget("_leaf_targets")
         if not self.keep_targets:
             return
@@ -215,7 +215,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
         )
 
     def _kept(self) -> LeafTargets:
-        """Return the targets of leaves."""
+        """Return the stored targets of leaves."""
         self._check_fitted()
         if not hasattr(self, "_leaf_targets"):
             raise ValueError(
@@ -225,7 +225,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
         return self._leaf_targets
 
     def _ask(self, X: Any, q: tuple[float, ...], shape: tuple[int, ...], output: Output, *steps: Step) -> Any:
-        """Predict quantiles of each target, and reshape them for each row before steps are taken."""
+        """Predict quantiles of each target, and reshape them for each row before applying steps."""
         kept, find = self._kept(), FindLeaves(self._schema, self._trees, self.n_jobs)
         return self._check_columns(X).predict(X, PredictQuantiles(find, kept, q, shape, steps), output)
 
@@ -334,7 +334,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
         ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
         if coverage not in kept.scores:
             found = kept.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
-            scored = ~np.isnan(found[:, 0])  # some tree left the row out
+            scored = ~np.isnan(found[:, 0])  # rows that at least one tree did not draw
             kept.scores[coverage] = conformity_scores(kept.target[scored, 0], found[scored])
         return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(kept.scores[coverage], coverage)))
 

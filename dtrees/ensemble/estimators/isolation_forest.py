@@ -1,11 +1,11 @@
-"""Isolation forests: how few random splits it takes to set a row apart from others says how unusual it is (Liu, Ting and Zhou, 2008).
+"""Isolation forests: rows that few random splits separate from the others are outliers (Liu, Ting and Zhou, 2008).
 
-An isolation tree is an extra-tree that considers one column in each node, so that whatever divides rows is taken, whatever it gains. It is
-grown on few rows, and to a depth at which most of them are alone. In the place of y are numbers that follow from those of the rows: all
-that they decide is on which side of a split missing values are.
+An isolation tree is an extra-tree that considers one column in each node, and uses any split regardless of its gain. It is grown on few
+rows, to a depth at which most of them are isolated. Pseudo-random numbers replace y; they only determine on which side of a split missing
+values are.
 
-A leaf of n rows at depth d has the value (d + c(n)) / c(rows drawn), where c(n) is the mean depth of the leaves of a random tree of n rows.
-The score of a row is -2**-h, h being the mean over trees: -1 for what is alone at once, -1/2 for a row like most.
+A leaf of n rows at depth d has the value (d + c(n)) / c(number of rows drawn), where c(n) is the mean depth of the leaves of a random tree
+of n rows. The score of a row is -2**-h, with h the mean over trees: -1 for a row that is isolated immediately, -1/2 for a typical row.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import Step, first_column
 from dtrees.tree.tree import Tree
 
-#: Rows that a tree draws where "auto" is to say.
+#: Number of rows that a tree draws with "auto".
 _FEW_ROWS = 256
 
 
 def mean_path_length(n: Any) -> NDArray[np.float64]:
-    """Return the mean depth of the leaves of random trees that set apart each of n rows.
+    """Return the mean depth of the leaves of random trees that isolate each of n rows.
 
     >>> mean_path_length(np.array([1, 2, 256])).round(3).tolist()
     [0.0, 1.0, 10.245]
@@ -58,7 +58,7 @@ def mean_path_length(n: Any) -> NDArray[np.float64]:
 
 
 def with_path_lengths(tree: Tree, n_drawn: int) -> Tree:
-    """Return a tree of so many rows drawn whose values are path lengths, as shares of the mean; of a single row, 1."""
+    """Return a tree of ``n_drawn`` rows with path lengths, as shares of the mean, as values; of a single row, 1."""
     whole, none = float(mean_path_length(n_drawn)), np.zeros(tree.node_count)
     length = (tree.node_depth + mean_path_length(tree.n_node_samples)) / whole if whole else none + 1.0
     return replace(tree, value=length[:, np.newaxis], impurity=none, gain=none)
@@ -73,17 +73,17 @@ def scores(path_length: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Above:
-    """Step: scores to what they are above the offset."""
+    """Step: scores to their differences from the offset."""
 
     offset: float
 
     def __call__(self, score: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take the offset from scores."""
+        """Subtract the offset from scores."""
         return score - self.offset
 
 
 def signs(decision: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Step: -1 for what is below 0, else 1."""
+    """Step: numbers to -1 if negative, otherwise 1."""
     return np.where(decision < 0.0, -1, 1).astype(np.int64)
 
 
@@ -127,7 +127,7 @@ class IsolationForest(OutlierMixin, Forest):
 
     _TREE: ClassVar[type[TreeEstimator]] = ExtraTreeRegressor
     _MULTI_OUTPUT: ClassVar[bool] = False
-    #: What there is no use for without a y.
+    #: Parameters without a meaning if there is no y.
     _WITHOUT: ClassVar[frozenset[str]] = frozenset(
         {*vars(CommonParameters), *vars(ForestParameters), "max_depth", "min_samples_leaf", "max_leaf_nodes", "feature_importances_"}
     ) - {"n_estimators", "max_samples", "max_features", "bootstrap", "n_jobs", "random_state", "verbose", "warm_start"}
@@ -221,10 +221,10 @@ class IsolationForest(OutlierMixin, Forest):
         return [with_path_lengths(tree, self.max_samples_) for tree in trees]
 
     def _warn_if_constant(self) -> None:
-        """Accept trees without splits: rows may all be alike."""
+        """Do not warn of trees without splits, as rows may be equal."""
 
     def _scored(self, X: Any, name: str, *steps: Step, dtype: Any = np.float64) -> Any:
-        """Return what steps make of scores."""
+        """Return scores after applying steps."""
         self._check_fitted()
         return self._map(X, self._predictor(self._mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
 

@@ -1,17 +1,17 @@
-"""The parameters of the estimators: what each means, what it may be, and its default.
+"""The parameters of the estimators: descriptions, constraints and defaults.
 
-Parameters are declared once: of what a class annotates are made ``__init__``, the checks of a fit, and the documentation. A class declares
-them as a dataclass does its fields, and describes them in its docstring, without their defaults::
+Parameters are declared once; ``__init__``, the checks of a fit, and the documentation are generated from the declarations. A class declares
+them like fields of a dataclass, and describes them in its docstring, without the defaults::
 
     @with_parameters
     class Depth:
         max_depth: int | None = parameter(default=None, allowed=[POSITIVE_INTEGER, None])
 
-An estimator has the parameters of its bases, with other defaults where it gives others. Its docstring gets their descriptions, and those
-of attributes and the notes of its bases. (It is no dataclass: Dask would take equal parameters for equal models.)
+An estimator has the parameters of its bases, possibly with other defaults. Descriptions of parameters and attributes, and notes, of its
+bases are added to its docstring. (It is not a dataclass: Dask would treat models with equal parameters as equal.)
 
-Values are checked as scikit-learn checks those of its own estimators, by constraints in its notation. Of names of parameters that there are
-not, errors say what may be meant, also where another library has them.
+Values are checked like those of scikit-learn's own estimators, by constraints in its notation. For unknown parameter names, errors suggest
+similar names, also by the names in other libraries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dtrees.ensemble.compat import BaseEstimator, HasMethods, Interval, NamesAtT
 from dtrees.ensemble.input.by_size import AUTO
 from dtrees.ensemble.input.rules import ALPHA, LARGEST_INTEGER, criteria_of
 
-#: Names of parameters here, and what LightGBM, XGBoost, CatBoost and scikit-learn's HistGradientBoosting call them.
+#: Parameter names, and their names in LightGBM, XGBoost, CatBoost and scikit-learn's HistGradientBoosting.
 _ELSEWHERE = {
     "max_leaf_nodes": "num_leaves num_leaf max_leaves max_leaf",
     "n_estimators": "num_iterations num_iteration n_iter num_boost_round num_round nrounds num_trees max_iter iterations",
@@ -68,7 +68,7 @@ _MEANT = {other: name for name, others in _ELSEWHERE.items() for other in others
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return what a name that is not known may mean, as a sentence.
+    """Return a suggestion for an unknown name, as a sentence.
 
     >>> suggestion("num_leaves", ["max_leaf_nodes", "max_depth"]), suggestion("max_dept", ["max_leaf_nodes", "max_depth"])
     ("Did you mean 'max_leaf_nodes'?", "Did you mean 'max_depth'?")
@@ -86,17 +86,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 class NamedParameters:
-    """Mixin of estimators: of a parameter that there is not, the error says which may be meant."""
+    """Mixin of estimators: errors for unknown parameters suggest similar names."""
 
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Have a class show the signature of ``__init__``."""
+        """Set the class's displayed signature to that of ``__init__``."""
         super().__init_subclass__(**given)
         show_signature(cls)
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Make an estimator; raises TypeError for a parameter that there is not."""
+        """Create an estimator; raises TypeError for unknown parameters."""
         for name in given:
             if name not in parameter_names(cls) and not _takes_any(cls):
                 raise TypeError(f"{cls.__name__} has no parameter {name!r}. {suggestion(name, parameter_names(cls))}")
@@ -123,7 +123,7 @@ class NamedParameters:
 
 
 def show_signature(kind: Any) -> None:
-    """Have a class show the signature of ``__init__``: some versions of Python 3.11 take that of ``__new__`` if both are inherited."""
+    """Set a class's displayed signature to that of ``__init__``: some versions of Python 3.11 use ``__new__`` if both are inherited."""
     of_method = inspect.signature(kind.__init__)
     kind.__signature__ = of_method.replace(parameters=[*of_method.parameters.values()][1:])
 
@@ -138,7 +138,7 @@ C = TypeVar("C", bound=type)
 
 
 class _Declared(NamedTuple):
-    """A parameter: its default, what it may be in scikit-learn's notation, and whether it is passed by name only."""
+    """A parameter: its default, its constraints in scikit-learn's notation, and whether it is keyword-only."""
 
     default: Any
     allowed: list[Any] | None
@@ -146,18 +146,18 @@ class _Declared(NamedTuple):
     annotation: str = "Any"
 
 
-#: What each class declares itself.
+#: The parameters that each class declares itself.
 _declared: dict[type, dict[str, _Declared]] = {}
 
 
 def parameter(*, default: Any, allowed: list[Any] | None = None, kw_only: bool = True) -> Any:
-    """Return the declaration of a parameter; ``allowed`` are constraints in scikit-learn's notation, by default those of a base."""
+    """Declare a parameter; ``allowed`` has constraints in scikit-learn's notation, by default those of a base class."""
     return _Declared(default, allowed, kw_only)
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(parameter,))
 def with_parameters(cls: C) -> C:
-    """Decorate a class that declares parameters; one that is an estimator gets ``__init__``, constraints and documentation."""
+    """Decorate a class that declares parameters; an estimator class gets ``__init__``, constraints and documentation."""
     own = _declared[cls] = {}
     for name, annotation in inspect.get_annotations(cls).items():
         if not annotation.startswith("ClassVar"):
@@ -171,7 +171,7 @@ def with_parameters(cls: C) -> C:
 
 
 def _make_estimator(cls: Any) -> None:
-    """Set what follows from the parameters of a class and its bases, but for those ``_WITHOUT``; an inherited one keeps its place."""
+    """Set the generated parts of an estimator class from its parameters and those of its bases, in inherited order, except ``_WITHOUT``."""
     found: dict[str, _Declared] = {}
     for base in cls.__mro__:
         for name, known in _declared.get(base, {}).items():
@@ -184,12 +184,12 @@ def _make_estimator(cls: Any) -> None:
     made: Any = dataclasses.make_dataclass(cls.__name__, fields, namespace={"__module__": cls.__module__}, repr=False, eq=False)
     cls.__init__ = made.__init__
     show_signature(cls)
-    if cls.__doc__:  # Python may leave docstrings out
+    if cls.__doc__:  # docstrings may be stripped
         cls.__doc__ = _description(cls, {name: known.default for name, known in found.items()})
 
 
 def _description(cls: type, defaults: Mapping[str, Any]) -> str:
-    """Return the docstring of an estimator with what its bases say."""
+    """Return the docstring of an estimator including the sections of its bases."""
     own, *of_bases = [_sections(base.__doc__ or "") for base in cls.__mro__ if base.__module__.startswith("dtrees.")]
     parameters, attributes = (_entries([own, *of_bases], title) for title in ("Parameters", "Attributes"))
     without: frozenset[str] = getattr(cls, "_WITHOUT", frozenset())
@@ -203,13 +203,13 @@ def _description(cls: type, defaults: Mapping[str, Any]) -> str:
 
 
 def _sections(docstring: str) -> dict[str, str]:
-    """Return the sections of a docstring by their titles; what comes before them has none."""
+    """Return the sections of a docstring by title; the text before them has the title ""."""
     first, *rest = re.split(r"^(\w+)\n-+\n", inspect.cleandoc(docstring), flags=re.MULTILINE)
     return {"": first.strip(), **{title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}}
 
 
 def _entries(docstrings: list[dict[str, str]], title: str) -> dict[str, str]:
-    """Return the entries of a section of docstrings by their names, each from the first that has it."""
+    """Return the entries of a section by name, each from the first docstring that has it."""
     found: dict[str, str] = {}
     for sections in docstrings:
         for entry in re.split(r"\n(?=\S)", sections[title]) if title in sections else ():
@@ -226,7 +226,7 @@ def _with_default(entry: str, default: Any) -> str:
 POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
 AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")
 NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
-#: Shares of all rows or columns, and those that are a number of them, as 1 is, if they are integers.
+#: Constraints of shares of all rows or columns, and of shares that differ from 1, as an integer 1 is a number.
 SHARE = Interval(Real, 0.0, 1.0, closed="right")
 FLOAT_SHARE = Interval(RealNotInt, 0.0, 1.0, closed="right")
 PROBABILITY = Interval(Real, 0.0, 1.0, closed="both")
@@ -416,7 +416,7 @@ class ForestParameters(GrowthParameters):
 
 @with_parameters
 class BoostingParameters:
-    """Parameters of boosting. Defaults are not scikit-learn's; that of ``n_estimators`` does well on several tables, and is cheap.
+    """Parameters of boosting. Defaults differ from scikit-learn's; that of ``n_estimators`` is cheap and works well on several tables.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Trees that stay as they are, with leaves that say what other rows do."""
+"""New leaf values for fitted trees, computed on other rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Refitting(BaseEstimator):
 
     _trees: AdditiveTrees
     _n_targets: int
-    #: What two columns of y are, if they are one target; see :func:`~dtrees.ensemble.input.target.check_target`.
+    #: The meaning of two columns of y that form one target; see :func:`~dtrees.ensemble.input.target.check_target`.
     _columns_of_target: str = ""
 
     def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan | BoostingPlan:
-        """Return the plan of a fit on all rows that would find values as those of the model were found."""
+        """Return the plan of a fit on all rows that computes values in the same way as the fit of the model."""
         raise NotImplementedError
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9) -> Self:
@@ -107,11 +107,11 @@ class Refitting(BaseEstimator):
         return cast(Self, made)
 
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
-        """Set what was measured of the rows that values are by now of, and take away what was measured of others."""
+        """Set the scores of the rows of the new values, and delete those of other rows."""
 
 
 def _class_factors(model: Any, target: NDArray[Any], weight: NDArray[np.float64] | None) -> tuple[Any, ...] | None:
-    """Return the factors of the weights of classes, also of those that no row is of."""
+    """Return the class factors of row weights, including classes without rows."""
     class_weight, each = getattr(model, "class_weight", None), by_target(getattr(model, "classes_", None))
     if class_weight is None:
         return None

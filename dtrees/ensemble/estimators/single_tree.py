@@ -37,7 +37,7 @@ class TreeParameters(GrowthParameters):
 
 
 class SingleTree(TreeParameters, TreeEstimator):
-    """What the four single trees share.
+    """Base class of the four single trees.
 
     Attributes
     ----------

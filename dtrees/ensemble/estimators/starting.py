@@ -1,4 +1,4 @@
-"""What boosting starts from, row by row: the raw predictions of an estimator (``init``), or scores that are given (``base_margin``)."""
+"""Initial raw predictions of boosting by row: from an estimator (``init``), or from given scores (``base_margin``)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dtrees.ensemble.input.target import as_floats, decode_target
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.prediction import Predict, Step, by_target
 
-#: How a fitted model starts: by what the loss chooses, from zero, by an estimator, or from scores given for each row.
+#: The initial prediction of a fitted model: chosen by the loss, zero, from an estimator, or from scores given for each row.
 BY_LOSS, ZERO, BY_ESTIMATOR, BY_MARGIN = "loss", "zero", "init", "base_margin"
-#: The same in words.
+#: Their descriptions.
 SAID = {BY_LOSS: "what the loss chooses", ZERO: "zero", BY_ESTIMATOR: "an estimator (init)", BY_MARGIN: "base_margin"}
 
 
@@ -36,7 +36,7 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
     Raises
     ------
     ValueError
-        If they are not numbers, or not as many.
+        If they are not numbers, or have another shape.
 
     Examples
     --------
@@ -61,29 +61,29 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
 
 @dataclass(frozen=True)
 class GivenScores:
-    """Raw scores that are passed along with rows of X."""
+    """Raw scores that are passed with rows of X."""
 
     n_outputs: int
 
     def __call__(self, X: Any, base_margin: Any) -> NDArray[np.float64]:
-        """Return them, shape (n, K)."""
+        """Return the scores, shape (n, K)."""
         return check_margin(base_margin, np.shape(X)[0], self.n_outputs).T
 
 
 @dataclass(frozen=True)
 class InitialEstimator:
-    """Raw predictions of a fitted estimator: those from which the loss makes its predictions."""
+    """Raw predictions of a fitted estimator, of which the loss's predictions are those of the estimator."""
 
     estimator: Any
     loss: LinkedLoss
 
     def __call__(self, X: Any, base_margin: Any = None) -> NDArray[np.float64]:
-        """Return them, shape (n, K); there is no ``base_margin`` beside an estimator.
+        """Return the raw predictions, shape (n, K); an estimator cannot be combined with ``base_margin``.
 
         Raises
         ------
         ValueError
-            If the estimator predicts something else than the loss wants.
+            If the estimator's predictions do not match the loss.
         """
         X = checked_table(X)
         classify = hasattr(self.estimator, "predict_proba")
@@ -99,7 +99,7 @@ class InitialEstimator:
         return self._raw(X, found, self.loss, classify)
 
     def _raw(self, X: Any, found: Any, loss: LinkedLoss, classify: bool) -> NDArray[np.float64]:
-        """Return the raw predictions that predictions, or the probabilities of the classes of one target, come to."""
+        """Convert predictions, or class probabilities of one target, to raw predictions."""
         predicted = np.asarray(found, np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
             predicted = predicted[:, 0]
@@ -115,12 +115,12 @@ class InitialEstimator:
 
 
 def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None, classes: Any) -> Any:
-    """Return a clone of ``init`` that has been fitted to the rows that are not held out.
+    """Return a clone of ``init`` fitted to the rows that are not held out.
 
     Raises
     ------
     ValueError
-        If it takes no weights, but there are some; or is for another task or other classes.
+        If it does not take weights although there are some, or is for another task or other classes.
     """
     if is_classifier(init) if classes is None else is_regressor(init):
         kind = "classifier with predict_proba" if classes is not None else "regressor"
@@ -150,16 +150,16 @@ def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held
 
 
 class StartingPoints(BoostingParameters, TreeEstimator):
-    """What the boosting estimators do about the raw predictions that trees are added to."""
+    """Mixin of boosting: the raw predictions to which trees are added."""
 
-    #: How trees start, and the fitted estimator where it is by one.
+    #: The kind of initial prediction, and the fitted estimator if there is one.
     _starts: str = BY_LOSS
     _init_estimator: Any = None
 
     @property
     @abstractmethod
     def _fitted_loss(self) -> LinkedLoss:
-        """The loss of the trees that there are."""
+        """The loss of the fitted trees."""
 
     @property
     def _init_is_zero(self) -> bool:
@@ -168,7 +168,7 @@ class StartingPoints(BoostingParameters, TreeEstimator):
     def _starting_points(
         self, backend: Backend, table: Table, plan: BoostingPlan, loss: LinkedLoss, *, keep: bool
     ) -> NDArray[np.float64] | None:
-        """Return the raw predictions to start from, shape (K,) or (K, n_rows), None for those that the loss chooses."""
+        """Return the initial raw predictions, shape (K,) or (K, n_rows); None if the loss chooses them."""
         n_outputs = loss.n_outputs
         if not keep:
             self._init_estimator = None
@@ -194,7 +194,7 @@ class StartingPoints(BoostingParameters, TreeEstimator):
         return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(table.X).T)
 
     def _start_of(self, given: EvalSet, loss: LinkedLoss) -> Start | None:
-        """Return what raw scores of an evaluation set start from; None where all rows have the same."""
+        """Return the function for initial raw predictions of an evaluation set; None if all rows have the same."""
         if (given.base_margin is not None) != (self._starts == BY_MARGIN):
             raise ValueError(
                 f"eval_set {given.name!r} has {'a' if given.base_margin is not None else 'no'} base_margin, unlike the rows that are "
@@ -218,7 +218,7 @@ class StartingPoints(BoostingParameters, TreeEstimator):
         return predictor
 
     def _starting_from(self, base_margin: Any) -> Self:
-        """Return a view of the model that predicts from given raw scores of the rows of X."""
+        """Return a view of the model that predicts with given raw scores of the rows of X."""
         if base_margin is None:
             return self
         check_is_fitted(self)

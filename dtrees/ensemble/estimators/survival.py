@@ -1,4 +1,4 @@
-"""What a booster of times of events says besides predictions: the share that is left at some times, and how well rows are in order."""
+"""Survival analysis with boosting: probabilities of survival until given times, and the concordance of predictions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dtrees.ensemble.input.target import as_floats
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.prediction import first_column
 
-#: The loss that has a baseline hazard.
+#: The loss with a baseline hazard.
 COX = "cox"
 
 
 class Surviving(Boosting):
-    """What regressors do with the losses "cox" and "aft".
+    """Mixin of boosting for the losses "cox" and "aft".
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Surviving(Boosting):
     cumulative_baseline_hazard_: NDArray[np.float64]
 
     def _keep_more(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
-        """Set the baseline hazard: rows are predicted once more."""
+        """Set the baseline hazard, for which the rows are predicted again."""
         self._forget("event_times_", "cumulative_baseline_hazard_")
         if self._loss_name == COX:
             from dtrees.ensemble.objective.survival import baseline
@@ -45,11 +45,11 @@ class Surviving(Boosting):
             self.event_times_, self.cumulative_baseline_hazard_ = baseline(target, np.asarray(raw), backend.weight(table))
 
     def _take_rounds(self, rounds: range) -> None:
-        self._forget("event_times_", "cumulative_baseline_hazard_")  # which are of all of them
+        self._forget("event_times_", "cumulative_baseline_hazard_")  # they depend on all rounds
         super()._take_rounds(rounds)
 
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
-        self._forget("event_times_", "cumulative_baseline_hazard_")  # which were of what leaves said before
+        self._forget("event_times_", "cumulative_baseline_hazard_")  # they depend on the previous leaf values
         super()._take_refitted(train_score)
 
     def predict_survival_function(self, X: Any, times: Any = None, base_margin: Any = None) -> Any:
