@@ -1,12 +1,12 @@
-"""The targets of the rows in the leaves of a forest, and quantiles of them: quantile regression forests (Meinshausen, 2006).
+"""The targets of the rows in the leaves of a forest, and their quantiles: quantile regression forests (Meinshausen, 2006).
 
-A row of a table falls in a leaf of each tree. Of the rows that this tree was grown on, those in the leaf weigh the same there, in all 1:
-as often as the tree drew them, or by their weights. The mean over trees is the weight that each row has for the one that is predicted. The
-weights make the distribution of the target, given that row: its mean is what a forest by squared error predicts, and a quantile is the
-smallest target up to which at least this share of the weight lies, as ``numpy.quantile(y, q, weights=w, method="inverted_cdf")`` has it.
+A row falls into a leaf of each tree. The training rows in that leaf have a total weight of 1, divided in proportion to the number of times
+that the tree drew them, or to their weights. The mean of these weights over trees is the weight of each training row for the predicted row.
+The weights define the conditional distribution of the target: its mean is the prediction of a forest with squared error, and a quantile is
+the smallest target up to which at least this share of the weight lies, as by ``numpy.quantile(y, q, weights=w, method="inverted_cdf")``.
 
-Weights are integers, so that their sums are the same in any order. Those that are rounded, such as a third, may lack some of the last bits:
-a share counts as reached if a 2**40th of it is missing.
+Weights are integers, so that their sums are the same in any order. Rounded weights, such as a third, may lack some of the last bits, so a
+share counts as reached if at most a 2**40th of it is missing.
 
 >>> leaves = np.array([[1, 1, 2, 2]], np.int32)  # of one tree: two rows in each of two leaves
 >>> kept = LeafTargets(np.array([[5.0], [7.0], [1.0], [9.0]]), leaves, np.ones((1, 4)))
@@ -29,7 +29,7 @@ from dtrees.engine.threads import Threads, effective_n_jobs
 from dtrees.ensemble.prediction import FindLeaves, Step
 from dtrees.tree.tree import Tree
 
-#: What the weights of rows come to in all.
+#: The total of the weights of rows.
 _WHOLE = 2**62
 #: Fewer rows are not divided among threads.
 _FEWEST_ROWS = 256
@@ -37,16 +37,16 @@ _FEWEST_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class LeafTargets:
-    """What is kept of the rows that a forest was grown on.
+    """The stored data about the training rows of a forest.
 
     Attributes
     ----------
     target : ndarray of float64, shape (n, n_targets)
-        Of rows of a weight above 0.
+        Targets of the rows with a positive weight.
     leaves : ndarray of int32, shape (n_trees, n)
-        In which leaf of each tree they are.
+        The leaf of each row in each tree.
     weight : ndarray, shape (n_trees, n) or (1, n)
-        How often each tree drew them, as integers; or what they weigh in all of them.
+        The number of times that each tree drew each row, as integers; or the row weights for all trees.
     """
 
     target: NDArray[np.float64]
@@ -58,12 +58,12 @@ class LeafTargets:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes are kept."""
+        """Number of stored bytes."""
         return self.target.nbytes + self.leaves.nbytes + self.weight.nbytes
 
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]], trees: Sequence[Tree], n_targets: int) -> Self:
-        """Return what a file has of these trees; raises ValueError for what is not of theirs, as it would be read beyond its end."""
+        """Return leaf targets from a file, checked against the trees to prevent reads out of bounds; raises ValueError."""
         kept = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
         shape, (target, weight) = (len(trees), len(kept.target)), (kept.target, kept.weight)
         dtypes = target.dtype == np.float64 and kept.leaves.dtype == np.int32
@@ -81,22 +81,22 @@ class LeafTargets:
 
     @cached_property
     def scores(self) -> dict[float, NDArray[np.float64]]:
-        """What has been found of rows out of bag, by the coverage that was asked for."""
+        """Cached conformity scores of out-of-bag rows, by coverage."""
         return {}
 
     def of_trees(self, trees: Sequence[int]) -> Self:
-        """Return what is kept of some trees."""
+        """Return the data for some of the trees."""
         some = list(trees)
         return type(self)(self.target, self.leaves[some], self.weight if len(self.weight) == 1 else self.weight[some])
 
     @cached_property
     def _first_nodes(self) -> NDArray[np.int64]:
-        """Numbers that the nodes of trees begin with, if all are numbered through, and that of all."""
+        """The number of the first node of each tree in a consecutive numbering, and the total."""
         return np.append(0, np.cumsum(self.leaves.max(axis=1).astype(np.int64) + 1))
 
     @cached_property
     def _weights(self) -> list[tuple[NDArray[Any], ...]]:
-        """Of each target, where the values of each node begin, their numbers, their weights, and the values that there are."""
+        """For each target: the bounds of each node's values, the ranks of values, their weights, and the distinct values."""
         return [self._weights_of(*np.unique(one, return_inverse=True)) for one in self.target.T]
 
     def _weights_of(self, values: NDArray[np.float64], number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
@@ -113,28 +113,28 @@ class LeafTargets:
     def quantiles(
         self, leaves: NDArray[np.integer], q: Sequence[float], n_threads: int, among: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float64]:
-        """Return quantiles of the targets of rows that share leaves with others.
+        """Return quantiles of the training targets that share leaves with given rows.
 
         Parameters
         ----------
         leaves : ndarray of int, shape (n, n_trees)
-            The leaves of the others.
+            The leaves of the given rows.
         q : sequence of float
             In [0, 1].
         n_threads : int
         among : ndarray of bool, shape (n, n_trees), or None
-            The trees to ask for each; None asks all.
+            The trees used for each row; None for all.
 
         Returns
         -------
         ndarray of float64, shape (n, n_targets, len(q))
-            NaN where no tree is to be asked.
+            NaN if no tree is used.
         """
         from dtrees.tree.leaf_quantiles import leaf_quantiles  # imports Numba
 
         order = np.argsort(q)
         found = np.empty((self.target.shape[1], len(leaves), len(q)))
-        _ = self._weights  # before threads want it
+        _ = self._weights  # computed before threads use it
 
         def find(some: slice) -> None:
             nodes = leaves[some] + self._first_nodes[:-1]
@@ -148,13 +148,13 @@ class LeafTargets:
         return np.moveaxis(found, 0, 1)[..., np.argsort(order)]
 
     def out_of_bag_quantiles(self, q: Sequence[float], n_threads: int) -> NDArray[np.float64]:
-        """Return quantiles for the rows themselves by the trees that did not draw them; see :meth:`quantiles`."""
+        """Return quantiles for the training rows by the trees that did not draw them; see :meth:`quantiles`."""
         return self.quantiles(self.leaves.T, q, n_threads, np.broadcast_to(self.weight, self.leaves.shape).T == 0)
 
 
 @dataclass(frozen=True)
 class PredictQuantiles:
-    """A block of rows to quantiles of its targets.
+    """Maps a block of rows to quantiles of its targets.
 
     Attributes
     ----------
@@ -162,9 +162,9 @@ class PredictQuantiles:
     targets : LeafTargets
     q : tuple of float
     shape : tuple of int
-        Of what is returned for a row.
+        The shape of the result for one row.
     steps : tuple of callable
-        Applied to these, one after the other.
+        Applied to the result in sequence.
     """
 
     find: FindLeaves
@@ -180,7 +180,7 @@ class PredictQuantiles:
 
     @property
     def nbytes(self) -> int:
-        """Bytes beside those of the trees."""
+        """Number of bytes besides those of the trees."""
         return self.targets.nbytes
 
     def __call__(self, X: Any) -> NDArray[np.float64]:

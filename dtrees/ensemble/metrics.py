@@ -1,20 +1,19 @@
-"""How good predictions are: what ``eval_metric`` and ``scoring`` can name, and functions of the user's own.
+"""Metrics of predictions: the named values of ``eval_metric`` and ``scoring``, and the user's own functions.
 
-Rows of evaluation sets lie in blocks, here or on workers. A metric sees each block by itself (:meth:`Metric.partial`) and puts together
-what came of them (:meth:`Metric.value`). Two kinds:
+Rows of evaluation sets are in blocks, in this process or on workers. A metric evaluates each block separately (:meth:`Metric.partial`) and
+combines the results (:meth:`Metric.value`). There are two kinds:
 
 means
-    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.kernels`), so that the
-    blocks leave no trace, and are all that travels.
-of all predictions at once
-    ranks (``auc``) and users' functions. The predictions travel, 8 bytes a row (and class, for more than two), and are put together in the
-    order of the rows.
+    weighted means over rows. The sums are exact (:mod:`~dtrees.ensemble.objective.kernels`), so that they do not depend on blocks, and
+    only sums are sent.
+functions of all predictions
+    ranks (``auc``) and users' functions. The predictions are sent, 8 bytes a row (and class, for more than two), and joined in row order.
 
-Formulas are scikit-learn's, at any number of rows.
+Formulas are those of scikit-learn, for any number of rows.
 
-Rows held out (``n_iter_no_change``) are scored by ``scoring``, where it is not the loss. A scorer of scikit-learn is asked for the function
-that it wraps. Any other callable is called as scikit-learn calls scorers, with an estimator and X. Both stand in for the real ones: the
-model is under way, and its rows may be spread over workers, so the predictions of the rows are all that there is.
+Held-out rows (``n_iter_no_change``) are scored by ``scoring``, unless it is the loss. For a scorer of scikit-learn, the wrapped function is
+called. Any other callable is called like a scorer, with substitutes for the estimator and X that only have the predictions of the rows: the
+model is unfinished, and its rows may be spread over workers.
 
 >>> import numpy as np
 >>> from dtrees.ensemble.objective.classification import BinaryLogLoss
@@ -50,12 +49,12 @@ class Block:
     Attributes
     ----------
     X : ndarray of float32 or float64, shape (n, n_features)
-        As prediction takes it.
+        In the form for prediction.
     y : ndarray, shape (n,), or of several targets (n, k)
         float64, or class numbers.
     weight : ndarray of float64, shape (n,), or None
     margin : ndarray of float64, shape (K, n), or None
-        Raw predictions that the trees' are added to, beside those that all rows start from.
+        Raw predictions of each row to which the trees are added, besides the common initial prediction.
     """
 
     X: NDArray[Any]
@@ -64,26 +63,26 @@ class Block:
     margin: NDArray[np.float64] | None = None
 
     def of_target(self, k: int) -> Block:
-        """Return the block of one of several targets."""
+        """Return the block of one target."""
         return replace(self, y=np.ascontiguousarray(self.y[:, k]), margin=None)
 
 
 class Metric(Protocol):
-    """A figure for the predictions of all rows of a set."""
+    """A number that evaluates the predictions of all rows of a set."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the metric."""
 
     @property
     def needs_rows(self) -> bool:
-        """Whether :meth:`value` wants the targets and weights of all rows."""
+        """Whether :meth:`value` needs the targets and weights of all rows."""
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return what there is to know of one block, whose raw predictions have the shape (K, n)."""
+        """Return the partial result of one block, whose raw predictions have the shape (K, n)."""
 
     def value(self, partials: Sequence[Any], rows: tuple[NDArray[Any], NDArray[np.float64] | None] | None) -> float:
-        """Return the metric from all blocks, in the order of the rows; ``rows`` are all targets and weights, where they are needed."""
+        """Combine the partial results of all blocks, in row order; ``rows`` has all targets and weights, if needed."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class MeanMetric:
         return _weighted_sums(_TERMS[self.name](self.link, block.y, raw), block.weight)
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Divide sums."""
+        """Return the quotient of the sums."""
         from dtrees.ensemble.objective.kernels import ratio
 
         mean = ratio(sum(total for total, _ in partials), sum(weight for _, weight in partials))
@@ -108,7 +107,7 @@ class MeanMetric:
 
 @dataclass(frozen=True)
 class R2:
-    """The coefficient of determination: 1 less the squared error over that of predicting the mean."""
+    """The coefficient of determination: 1 minus the ratio of the squared error to that of predicting the mean."""
 
     link: LinkedLoss
     name: str = "r2"
@@ -119,7 +118,7 @@ class R2:
         return _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)[0]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Compare the sum with that of the squared deviations from the mean; if there are none, 1 for perfect predictions, otherwise 0."""
+        """Compare the sum with the squared deviations from the mean; if these are 0, return 1 for perfect predictions, otherwise 0."""
         from dtrees.ensemble.objective.kernels import ratio
 
         y, weight = rows
@@ -130,29 +129,29 @@ class R2:
 
 @dataclass(frozen=True)
 class MeanOverTargets:
-    """The mean of a metric over several targets, as scikit-learn's ``multioutput="uniform_average"``."""
+    """The mean of a metric over multi-output targets, like scikit-learn's ``multioutput="uniform_average"``."""
 
     by_target: tuple[Metric, ...]
     outputs: tuple[slice, ...]
 
     @property
     def name(self) -> str:
-        """What the metric is called."""
+        """The name of the metric."""
         return self.by_target[0].name
 
     @property
     def needs_rows(self) -> bool:
-        """As of the metric of each target."""
+        """The same as for a single target."""
         return self.by_target[0].needs_rows
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return what there is to know of each target."""
+        """Return the partial results of each target."""
         return [
             metric.partial(block.of_target(k), raw[mine]) for k, (metric, mine) in enumerate(zip(self.by_target, self.outputs, strict=True))
         ]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Average over targets."""
+        """Return the mean over targets."""
         by_target = [None if rows is None else (rows[0][:, k], rows[1]) for k in range(len(self.by_target))]
         values = [metric.value([part[k] for part in partials], by_target[k]) for k, metric in enumerate(self.by_target)]
         return sum(values) / len(values)
@@ -160,18 +159,18 @@ class MeanOverTargets:
 
 @dataclass(frozen=True)
 class Auc:
-    """Area under the ROC curve; of more than two classes, of each against the others, weighted by how frequent they are."""
+    """Area under the ROC curve; for more than two classes, of each class against the others, weighted by frequency."""
 
     link: LinkedLoss
     name: str = "auc"
     needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return what ranks the rows: log odds, or the probabilities of each class."""
+        """Return the values by which rows are ranked: log odds, or the probabilities of each class."""
         return raw.T if raw.shape[0] == 1 else self.link.predictions(raw.T)
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Rank all rows; NaN where only one class is there."""
+        """Rank all rows; NaN if only one class occurs."""
         scores = np.concatenate(partials)
         y, weight = rows
         weight = np.ones(len(y)) if weight is None else weight
@@ -187,7 +186,7 @@ class Auc:
 class CustomMetric:
     """A callable: ``function(y_true, y_pred, weight) -> float``, a function like scikit-learn's with ``sample_weight``, or a scorer.
 
-    What scikit-learn says of the callable is passed as ``known``.
+    ``known`` has scikit-learn's properties of the callable.
     """
 
     function: Callable[..., Any]
@@ -201,7 +200,7 @@ class CustomMetric:
         if self.known is not None and self.known.takes_raw:
             return raw[0] if raw.shape[0] == 1 else raw.T
         predicted = self.link.predictions(raw.T)
-        if block.y.ndim == 2:  # several targets
+        if block.y.ndim == 2:  # multi-output
             return predicted
         if self.known is not None and self.known.takes_labels and predicted.ndim == 2:
             return predicted.argmax(axis=1)
@@ -219,14 +218,14 @@ class CustomMetric:
             raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Return the score of rows held out by raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
-        target = target.T  # of several targets, as scikit-learn has them
+        """Return the score of held-out rows by raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
+        target = target.T  # multi-output targets have scikit-learn's layout
         block = Block(np.empty((target.shape[0], 0)), target, weight)
         return self.value([self.partial(block, raw)], (target, weight))
 
 
 class OfRawPredictions(ABC):
-    """Mixin: a score, which is also a metric, of the raw predictions of all rows at once."""
+    """Mixin: a score, and metric, that depends on the raw predictions of all rows."""
 
     needs_rows: bool = True
 
@@ -245,13 +244,13 @@ class OfRawPredictions(ABC):
 
 @dataclass(frozen=True)
 class OfLoss(OfRawPredictions):
-    """A figure that a loss of several columns of y makes of all rows at once (:meth:`~.objective.survival.Censored.measure`)."""
+    """A metric of all rows that is computed by a loss of several columns of y (:meth:`~.objective.survival.Censored.measure`)."""
 
     name: str
     link: Any
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Ask the loss."""
+        """Return the loss's result."""
         return float(self.link.measure(self.name, np.ascontiguousarray(target), raw, weight))
 
 
@@ -266,9 +265,9 @@ def _absolute_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64])
 
 
 def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    # As in scikit-learn, probabilities are kept this far from 0.
+    # As in scikit-learn, probabilities are at least this large.
     smallest = np.finfo(np.float64).eps
-    if isinstance(link, BinaryLogLoss | MultinomialLogLoss):  # which is more precise than by way of probabilities
+    if isinstance(link, BinaryLogLoss | MultinomialLogLoss):  # more precise than from probabilities
         losses = np.empty(y.shape[0])
         link.pointwise(y, raw, losses)
         return np.minimum(losses, -math.log(smallest))
@@ -303,16 +302,16 @@ _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.
     "loss": _loss,
 }
 
-#: What a regressor and a classifier can be evaluated by.
+#: Names of metrics for regressors and for classifiers.
 REGRESSION = ("rmse", "mse", "mae", "r2", "loss")
 CLASSIFICATION = ("logloss", "error", "accuracy", "auc", "loss")
-#: And by what where y has columns that are one target.
+#: Names of metrics if columns of y form one target.
 BY_COLUMNS = {"bounds": ("concordance", "loss"), "queries": ("ndcg", "map")}
 _OF_LOSSES = {name for names in BY_COLUMNS.values() for name in names} - {"loss"}
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return what a function takes, None where it does not tell: those not written in Python may not."""
+    """Return the signature of a function, None if it is unknown, as for some functions not written in Python."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -320,7 +319,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return how a metric is called: by position, but for the ``sample_weight`` of those that are like scikit-learn's."""
+    """Return the arguments for calling a metric: positional, except the ``sample_weight`` of functions like scikit-learn's."""
     known = sklearn_metric(metric)
     signature = _signature(metric if known is None else known.function)
     if signature is not None and "sample_weight" in signature.parameters:
@@ -335,23 +334,23 @@ def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) 
 
 
 def check_metrics(eval_metric: Any, *, classify: bool, default: str, columns: str = "") -> list[str | Callable[..., Any]]:
-    """Return what an estimator's ``eval_metric`` asks for, as a list.
+    """Return the metrics of an estimator's ``eval_metric`` as a list.
 
     Parameters
     ----------
     eval_metric : str, callable, list of them, or None
     classify : bool
     default : str
-        What None means.
+        The metric for None.
     columns : str
-        What the columns of y are (:func:`~dtrees.ensemble.objective.registry.columns_of`).
+        The meaning of the columns of y (:func:`~dtrees.ensemble.objective.registry.columns_of`).
 
     Raises
     ------
     ValueError
-        If a name is none of those there are, nor of a scorer of scikit-learn for the task, or comes twice.
+        If a name is unknown, is not a scorer of scikit-learn for the task, or occurs twice.
     TypeError
-        If a function takes other arguments.
+        If a function has other arguments.
     """
     names = BY_COLUMNS.get(columns) or (CLASSIFICATION if classify else REGRESSION)
     asked = [default] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
@@ -386,13 +385,13 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str, columns: st
 
 
 def _is_of(metric: Any, names: Iterable[str]) -> bool:
-    """Return whether a metric is one of these names, or, of a ranking, one of them at a number of rows."""
+    """Return whether a metric is one of the names or, for rankings, one of them with a number of rows."""
     name, at, k = metric.partition("@") if isinstance(metric, str) else ("", "", "")
     return name in names and (not at or (name in BY_COLUMNS["queries"] and k.isdecimal() and int(k) > 0))
 
 
 def metric_name(metric: str | Callable[..., Any]) -> str:
-    """Return what a metric is called."""
+    """Return the name of a metric."""
     if not callable(metric):
         return metric
     known = sklearn_metric(metric)
@@ -400,15 +399,15 @@ def metric_name(metric: str | Callable[..., Any]) -> str:
 
 
 def greater_is_better(metric: str | Callable[..., Any]) -> bool:
-    """Tell which values of a metric are good.
+    """Return whether greater values of a metric are better.
 
-    A callable says it by an attribute of this name. Without one, scikit-learn's say it by its conventions: scores and scorers are
-    maximised, errors, losses and deviances minimised.
+    A callable states this by an attribute of this name. scikit-learn's callables follow its conventions: scores and scorers are maximised,
+    errors, losses and deviances minimised.
 
     Raises
     ------
     ValueError
-        If a callable does not say it.
+        If a callable does not state it.
     """
     if not callable(metric):
         return metric in ("r2", "accuracy", "auc") or metric not in (*REGRESSION, *CLASSIFICATION)  # scorers are maximised
@@ -425,9 +424,9 @@ def greater_is_better(metric: str | Callable[..., Any]) -> bool:
 
 
 def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
-    """Return a metric, by one of the names above, that of a scorer, or from a callable; ``link`` is the loss.
+    """Return a metric, given its name, the name of a scorer, or a callable; ``link`` is the loss.
 
-    Of several targets, it is the mean over them, but for callables and scorers, which get them all: their shape is (n, k) then.
+    For multi-output targets, it is the mean over targets; callables and scorers get all targets, of shape (n, k).
     """
     if _is_of(metric, _OF_LOSSES) or (metric == "loss" and link.takes_all_rows):
         return OfLoss(str(metric), link)
@@ -444,9 +443,9 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
 
 
 def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """Return the area under the ROC curve of some rows, NaN unless some are positive and some are not.
+    """Return the area under the ROC curve, NaN unless there are positive and negative rows.
 
-    That is the weight of the pairs of a positive and a negative row that are in the right order, those of equal score counting half.
+    It is the weighted share of pairs of a positive and a negative row in the right order; pairs with equal scores count half.
 
     Examples
     --------
@@ -455,7 +454,7 @@ def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], we
     """
     order = np.argsort(score, kind="stable")
     score, gain, loss = score[order], np.where(positive, weight, 0.0)[order], np.where(positive, 0.0, weight)[order]
-    last = np.append(np.flatnonzero(np.diff(score) != 0), len(score) - 1)  # of rows of equal score
+    last = np.append(np.flatnonzero(np.diff(score) != 0), len(score) - 1)  # last row of each group of equal scores
     gains, losses = (np.diff(np.cumsum(x)[last], prepend=0.0) for x in (gain, loss))
     below = np.cumsum(losses) - losses
     total = gains.sum() * losses.sum()
@@ -472,7 +471,7 @@ def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | Non
 
 
 class OpaqueRows:
-    """Stands for X where a scorer of the user's own is called: rows, which predictions are known of, without their columns."""
+    """A substitute for X in calls of a user's scorer: rows with known predictions, without columns."""
 
     def __init__(self, numbers: NDArray[np.int64]) -> None:
         self.numbers = numbers
@@ -491,7 +490,7 @@ class OpaqueRows:
 
 
 class ScoredRegressor(RegressorMixin, BaseEstimator):
-    """Stands for a regressor where a scorer of the user's own is called: predicts :class:`OpaqueRows`."""
+    """A substitute for a regressor in calls of a user's scorer: predicts :class:`OpaqueRows`."""
 
     def __init__(self, raw: NDArray[np.float64], link: LinkedLoss) -> None:
         self.raw, self.link = raw, link
@@ -505,7 +504,7 @@ class ScoredRegressor(RegressorMixin, BaseEstimator):
 
 
 class ScoredClassifier(ClassifierMixin, ScoredRegressor):
-    """Stands for a classifier where a scorer of the user's own is called."""
+    """A substitute for a classifier in calls of a user's scorer."""
 
     def __init__(self, raw: NDArray[np.float64], link: LinkedLoss, classes: NDArray[Any]) -> None:
         super().__init__(raw, link)
@@ -527,7 +526,7 @@ class ScoredClassifier(ClassifierMixin, ScoredRegressor):
 
 @dataclass(frozen=True)
 class EstimatorScore(OfRawPredictions):
-    """A callable ``scorer(estimator, X, y)``, asked of raw predictions.
+    """A callable ``scorer(estimator, X, y)``, applied to raw predictions.
 
     ``classes`` are labels, None for regression.
     """
@@ -538,7 +537,7 @@ class EstimatorScore(OfRawPredictions):
 
     @property
     def name(self) -> str:
-        """What the callable is called."""
+        """The name of the callable."""
         return metric_name(self.scorer)
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
@@ -554,21 +553,21 @@ class EstimatorScore(OfRawPredictions):
 
 
 def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
-    """Return the scorer that the parameter asks for, None for the loss.
+    """Return the scorer of the parameter ``scoring``, None for the loss.
 
     Parameters
     ----------
     scoring : str, scorer or None
-        "loss", the name of a scorer, or a callable ``scorer(estimator, X, y)``; None is accuracy or R2. For a loss of several columns
-        of y, a metric of it.
+        "loss", the name of a scorer, or a callable ``scorer(estimator, X, y)``; None is accuracy or R2. For a loss of several columns of y,
+        one of its metrics.
     classify : bool
     columns : str
-        As of :func:`check_metrics`.
+        See :func:`check_metrics`.
 
     Raises
     ------
     ValueError
-        If there is no such scorer for this task, or it is a callable of other arguments.
+        If there is no such scorer for this task, or a callable has other arguments.
     """
     if isinstance(scoring, str) and scoring == "loss":
         return None
@@ -593,18 +592,18 @@ def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
 
 
 def _takes_estimator(scorer: Any) -> bool:
-    """Return whether a callable takes three arguments by position and needs no more."""
+    """Return whether a callable accepts exactly three positional arguments."""
     try:
         inspect.signature(scorer).bind(None, None, None)
     except TypeError:
         return False
-    except ValueError:  # not written in Python, and does not tell
+    except ValueError:  # not written in Python, so unknown
         pass
     return True
 
 
 def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> CustomMetric | EstimatorScore | OfLoss | None:
-    """Return what the plan is to have; ``link`` is the loss, ``classes`` are the labels of a classifier."""
+    """Return the scoring of the plan; ``link`` is the loss, ``classes`` are the labels of a classifier."""
     if scorer is None:
         return None
     if isinstance(scorer, str):
@@ -618,14 +617,14 @@ def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = No
 
 @dataclass(frozen=True)
 class Score:
-    """A figure of a model beside that of a prediction that looks at no column.
+    """A score of a model, and that of a constant prediction as a baseline.
 
     Attributes
     ----------
     name : str
     model, baseline : float
     greater_is_better : bool
-        Otherwise it is an error, the smaller the better.
+        Otherwise it is an error, for which smaller is better.
     meaning : str
     """
 
@@ -637,7 +636,7 @@ class Score:
 
     @property
     def is_better(self) -> bool:
-        """Whether the model's is better than the baseline's."""
+        """Whether the model's score is better than the baseline's."""
         return self.model > self.baseline if self.greater_is_better else self.model < self.baseline
 
 
@@ -665,16 +664,16 @@ def accuracy_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float
 
 
 def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-    """Return the share of rows, or of their weight, all targets of which are predicted correctly.
+    """Return the weighted share of rows for which all targets are predicted correctly.
 
-    For labels of two classes it is :func:`sklearn.metrics.accuracy_score`, which wants no others of several targets.
+    It extends :func:`sklearn.metrics.accuracy_score`, which supports several targets only with two classes each.
     """
-    true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels of lists may be of several kinds
+    true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels may be of several kinds
     correct = np.all(true == predicted, axis=1)
     return float(np.average(correct, weights=_in_order(sample_weight)))
 
 
 def _in_order(values: Any) -> Any:
-    """Return numbers as a contiguous, aligned array of float64; anything else as it is."""
+    """Convert numbers to a contiguous, aligned array of float64; return others unchanged."""
     array = np.asarray(values)
     return np.require(array, np.float64, ["C", "A"]) if array.dtype.kind in "biuf" else values

@@ -226,7 +226,7 @@ def _with_default(entry: str, default: Any) -> str:
 POSITIVE_INTEGER = Interval(Integral, 1, LARGEST_INTEGER, closed="both")
 AT_LEAST_TWO = Interval(Integral, 2, LARGEST_INTEGER, closed="both")
 NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
-#: Constraints of shares of all rows or columns, and of shares that differ from 1, as an integer 1 is a number.
+#: Shares of all rows or columns; a float share excludes integers, since 1 is then a number of rows or columns.
 SHARE = Interval(Real, 0.0, 1.0, closed="right")
 FLOAT_SHARE = Interval(RealNotInt, 0.0, 1.0, closed="right")
 PROBABILITY = Interval(Real, 0.0, 1.0, closed="both")

@@ -1,1 +1,1 @@
-"""What users pass: tables, targets, weights and parameters, checked and encoded."""
+"""Checks and encoding of input: tables, targets, weights and parameters."""

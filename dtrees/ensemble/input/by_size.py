@@ -1,10 +1,11 @@
-"""Parameters of boosting that are "auto": numbers that follow from how many rows there are to learn from, and of how many classes.
+"""Values of boosting parameters that are "auto", as functions of the number of training rows and of classes.
 
-Where rows are few, the effects of splits are shrunk by what splits gain by chance, so that the same numbers serve noisy tables, which would
-be learnt by heart, and clean ones. Of two classes in some ten thousands of rows, trees of few leaves, which grow where they gain most, are
-less often wrong than trees of a depth, and do with shorter steps; more rows bear the more leaves that trees of a depth have. Of more than
-two classes, each has trees of its own: most rows are soon separated from it, their hessians are small, and the same penalty would shorten
-steps more. The guide tells what was measured. Rows of weight 0 do not count; threads, workers and partitions make no difference.
+With few rows, the effects of splits are shrunk by the gain that splits have by chance, so that the same values are suitable for noisy
+tables, which would otherwise be overfitted, and for clean ones. For two classes with some ten thousands of rows, trees with few leaves,
+grown where the gain is largest, are more accurate than trees of a fixed depth, and need shorter steps; with more rows, the larger number of
+leaves of trees of a fixed depth pays. For more than two classes, each class has trees of its own: most rows are soon separated from it,
+their hessians are small, and the same penalty would shorten steps more. The guide has the measurements. Rows of weight 0 do not count;
+threads, workers and partitions have no effect.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from dtrees.ensemble.compat import parameter_names
 AUTO = "auto"
 #: The parameters that may be "auto".
 NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "split_shrinkage", "max_features", "max_leaf_nodes", "max_depth")
-#: From how many rows on effects of splits are not shrunk, and leaves may be of any size.
+#: Number of rows from which effects of splits are not shrunk, and leaves may have any size.
 _MANY_ROWS = 10_000
-#: From how many rows on trees have a depth, rather than few leaves, also where there are two classes.
+#: Number of rows from which trees have a depth instead of few leaves, also for two classes.
 _VERY_MANY_ROWS = 100_000
 _LEAVES, _DEPTH = 31, 6
 
 
 def max_leaf_nodes(n_rows: int, n_classes: int = 0) -> int | None:
-    """Return how many leaves trees have at most, whose depth is not limited then; None if it is the depth that is.
+    """Return the largest number of leaves of a tree, whose depth is then not limited; None if the depth is limited instead.
 
     Examples
     --------
@@ -38,9 +39,9 @@ def max_leaf_nodes(n_rows: int, n_classes: int = 0) -> int | None:
 
 
 def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) -> float:
-    """Return the learning rate for a table of so many rows, which is meant for 200 rounds.
+    """Return the learning rate for a table of ``n_rows`` rows, meant for 200 rounds.
 
-    ``leaves`` is how many trees have if that is as :func:`max_leaf_nodes` says.
+    ``leaves`` is the limit of leaves if it is that of :func:`max_leaf_nodes`.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) ->
 
 
 def min_samples_leaf(n_rows: int) -> int:
-    """Return the fewest rows of a leaf: a tenth of all rows, but at most 5; 1 where there are many rows.
+    """Return the smallest number of rows of a leaf: a tenth of all rows, but at most 5; 1 for many rows.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def min_samples_leaf(n_rows: int) -> int:
 
 
 def reg_lambda(n_classes: int = 0) -> float:
-    """Return the L2 penalty for so many classes, 0 for regression.
+    """Return the L2 penalty, given the number of classes (0 for regression).
 
     Examples
     --------
@@ -77,7 +78,7 @@ def reg_lambda(n_classes: int = 0) -> float:
 
 
 def split_shrinkage(n_rows: int, n_classes: int = 0) -> float:
-    """Return how many times what a split gains by chance is taken from its effect: more where chance has more thresholds to choose from.
+    """Return the multiple of the gain by chance by which split effects are reduced; it grows with the number of possible thresholds.
 
     Examples
     --------
@@ -87,11 +88,11 @@ def split_shrinkage(n_rows: int, n_classes: int = 0) -> float:
     if n_rows >= _MANY_ROWS:
         return 0.0
     digits = math.log10(max(1, n_rows)) - (1.0 if n_classes else 0.0)
-    return max(0.0, round(digits, 3))  # the C library's logarithm differs from one processor to another in its last bits
+    return max(0.0, round(digits, 3))  # rounded, as the last bits of the C library's logarithm depend on the processor
 
 
 def max_features(n_rows: int, n_classes: int = 0) -> float | None:
-    """Return which columns a node looks at: half of them in classification of few rows, otherwise all.
+    """Return the share of columns that a node considers: half of them in classification with few rows, otherwise None for all.
 
     Examples
     --------
@@ -102,17 +103,17 @@ def max_features(n_rows: int, n_classes: int = 0) -> float | None:
 
 
 def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> None:
-    """Set what the parameters that may be "auto" come to, under their names with an underscore.
+    """Set the resolved values of the parameters that may be "auto", under their names with an underscore.
 
     Parameters
     ----------
     estimator : Boosting
     n_rows : int
-        Rows of a weight above 0.
+        Number of rows with a positive weight.
     n_classes : int
-        Classes that have such rows; 0 for regression.
+        Number of classes with such rows; 0 for regression.
     keep : bool
-        Whether there are trees of an earlier fit: "auto" is then what they were grown with.
+        Whether there are trees of an earlier fit, whose values "auto" then keeps.
     """
     leaves = None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
@@ -129,9 +130,9 @@ def set_by_size(estimator: Any, n_rows: int, n_classes: int, *, keep: bool) -> N
 
 
 def draws_by_default_alone(estimator: Any) -> bool:
-    """Return whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
+    """Return whether columns of nodes are the only random draws of a fit, and only because of an "auto" value.
 
-    Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
+    Such draws are the same in every fit, so that a fit without requested randomness is reproducible.
     """
     asked = any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
     asked = asked or getattr(estimator, "drop_rate", 0.0) > 0.0
@@ -140,16 +141,16 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
 
 def resolved(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of a fitted estimator, where they are "auto" as what they came to."""
+    """Return the parameters of a fitted estimator, with "auto" replaced by resolved values."""
     return {name: came_to(estimator, name) for name in parameter_names(type(estimator))}
 
 
 def came_to(estimator: Any, name: str) -> Any:
-    """Return a parameter of an estimator, or, where that is "auto", what it came to."""
+    """Return a parameter of an estimator or, if it is "auto", its resolved value."""
     value = getattr(estimator, name)
     return getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value
 
 
 def is_auto(value: Any) -> bool:
-    """Return whether a parameter is to follow from the number of rows; arrays and other objects are no text."""
+    """Return whether a parameter is "auto"; arrays and other objects are not."""
     return isinstance(value, str) and value == AUTO

@@ -1,4 +1,4 @@
-"""Targets that are times of events, many of which are known by bounds only; see :mod:`dtrees.ensemble.objective.survival`."""
+"""Targets that are times of events, possibly known only by bounds; see :mod:`dtrees.ensemble.objective.survival`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _WANTED = (
 
 
 def check_bounds(y: Any) -> NDArray[np.float64]:
-    """Return the bounds of times, shape (n, 2), those of a kind side by side in memory; warn of events that are taken for bounds.
+    """Return the bounds of times, shape (n, 2), in column-major order; warn of events that look like bounds.
 
     Parameters
     ----------
     y : array-like
-        A structured array, or a frame, of a boolean column (whether the event was seen) and one of times, in any order, or bounds as
+        A structured array, or a frame, with a boolean column (whether the event was observed) and one of times, in any order, or bounds as
         numbers of shape (n, 2).
 
     Raises
     ------
     ValueError
-        If it is neither, or holds NaN, times below zero, an infinite lower bound or an upper one below the lower one.
+        If it has another form, or has NaN, negative times, infinite lower bounds, or upper bounds below lower ones.
     """
     y = without_mask(y, "y")
     names = getattr(getattr(y, "dtype", None), "names", None)
@@ -64,5 +64,5 @@ def check_bounds(y: Any) -> NDArray[np.float64]:
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a column of objects, such as one of a nullable dtype becomes, as booleans or numbers where it holds such."""
+    """Convert a column of objects, for example from a nullable dtype, to booleans or numbers if possible."""
     return np.array([np.nan if is_missing(value) else value for value in values]) if values.dtype.kind == "O" else values

@@ -1,13 +1,13 @@
-"""Columns of a table: of which kind each is, and how its values become numbers.
+"""Columns of a table: their kinds, and the conversion of their values to numbers.
 
 Terms
 -----
 kind
-    ``"numeric"``, ``"categorical"``, or ``"unknown"`` for a column without a single value (all missing, of whatever dtype), which
-    says nothing about its kind: it takes on the kind that other partitions show.
+    ``"numeric"``, ``"categorical"``, or ``"unknown"`` for a column with missing values only (of any dtype), which takes the kind that it
+    has in other partitions.
 dictionary
-    the distinct categories of a column: sorted, or in the order that its dtype declares (ordered categoricals of pandas, Enum of polars).
-    Missing values and categories it does not hold become NaN.
+    the distinct categories of a column: sorted, or in the order declared by its dtype (ordered categoricals of pandas, Enum of polars).
+    Missing values and categories outside of it become NaN.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from numpy.typing import NDArray
 from dtrees.ensemble.input.plain_data import check_labels, check_text, plain_label, take
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
-#: Integers beyond this are not exact in float64.
+#: The largest integer up to which all integers are exact in float64.
 MAX_INTEGER = 2**53
-#: Dictionaries up to this size have category numbers exact in float32.
+#: Category numbers of dictionaries up to this size are exact in float32.
 _MAX_FLOAT32_INTEGER = 2**24
-#: What columns of numbers can be.
+#: The supported dtypes of numeric columns.
 _DTYPES = {np.dtype(code).name for code in "?bBhHiIlLqQfd"}
 _SUPPORTED = "numbers, booleans, text or categories"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name (None for arrays), kind, dtype when numeric, dictionary when categorical.
+    """One column: its name (None for arrays), kind, dtype if numeric, and dictionary if categorical.
 
-    ``is_text`` says of a categorical column that it came as plain text, not as a dtype of categories; it is no part of what it is.
-    ``order`` are all categories that an ordered dtype declares, whether or not the data has them.
+    ``is_text`` tells whether a categorical column was plain text instead of a categorical dtype; it is ignored in comparisons. ``order``
+    has all categories declared by an ordered dtype, including those not in the data.
     """
 
     name: str | None
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def has_unordered_text(self) -> bool:
-        """Whether the categories are text whose numbers follow the alphabet, and so have no meaning."""
+        """Whether the categories are text in alphabetical order, so that their numbers have no meaning."""
         return self.kind == CATEGORICAL and not self.order and isinstance(next(iter(self.categories), None), str)
 
     @property
@@ -69,12 +69,12 @@ class Column:
 
 
 def _dtype_of_numbers(n_categories: int) -> type[np.floating[Any]]:
-    """Return the dtype that holds the numbers of so many categories."""
+    """Return the dtype for category numbers, given the number of categories."""
     return np.float32 if n_categories <= _MAX_FLOAT32_INTEGER else np.float64
 
 
 def column_from_json(item: Any) -> Column:
-    """Return the column that a dict describes; raises ValueError if it does not describe one."""
+    """Return the column described by a dict; raises ValueError if the description is invalid."""
     owner = "a column"
     name, kind = take(item, "name", (str, type(None)), owner), take(item, "kind", str, owner)
     dtype, categories = take(item, "dtype", str, owner), take(item, "categories", list, owner)
@@ -92,19 +92,19 @@ def column_from_json(item: Any) -> Column:
 
 
 def float_dtype(*dtypes: np.dtype[Any]) -> type[np.floating[Any]]:
-    """Return float32 if it holds all values of these dtypes exactly, else float64."""
+    """Return float32 if it represents all values of these dtypes exactly, otherwise float64."""
     small = all(dtype.itemsize <= 2 or (dtype.kind == "f" and dtype.itemsize == 4) for dtype in dtypes)
     return np.float32 if small else np.float64
 
 
 def check_values(values: NDArray[Any], where: str) -> None:
-    """Raise if there is an integer that float64 cannot hold."""
+    """Raise if there is an integer that float64 cannot represent exactly."""
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
         _check_integers(int(values.min()), int(values.max()), where)
 
 
 def has_infinity(values: NDArray[Any]) -> bool:
-    """Return whether some of many values is infinite."""
+    """Return whether any value is infinite; fast for many values."""
     if values.dtype.kind != "f":
         return False
     with np.errstate(over="ignore", invalid="ignore"):
@@ -113,9 +113,9 @@ def has_infinity(values: NDArray[Any]) -> bool:
 
 
 def finite(values: NDArray[Any]) -> NDArray[Any]:
-    """Return training values with infinities as the largest and the smallest number of the dtype.
+    """Replace infinities in training values by the largest and the smallest number of the dtype.
 
-    Every threshold is then finite, and divides infinite values from others also where it is compared with them as they are.
+    Every threshold is then finite, and also separates infinite values in prediction, where they are not replaced.
 
     >>> finite(np.array([1.0, -np.inf, np.nan], np.float32))
     array([ 1.0000000e+00, -3.4028235e+38,            nan], dtype=float32)
@@ -133,38 +133,38 @@ def _check_integers(low: int, high: int, where: str) -> None:
 
 
 def numbers_as_categories(name: str | None, values: NDArray[Any]) -> Column:
-    """Return the column of numbers that are categories."""
+    """Return the categorical column of some numbers."""
     integers = _small_integers(values)
     if integers is None:
         distinct = np.unique(values.astype(np.float64, copy=False))
-        distinct = distinct[~np.isnan(distinct)] + 0.0  # no negative zero
+        distinct = distinct[~np.isnan(distinct)] + 0.0  # without negative zero
     else:
         distinct = np.flatnonzero(np.bincount(integers + 1)[1:]).astype(np.float64)
     return Column(name, CATEGORICAL, "", tuple(distinct.tolist())) if len(distinct) else Column(name, UNKNOWN)
 
 
 def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the category number of each value of a column of numbers, NaN for missing values and other categories."""
+    """Return the category number of each value of a column of numbers, NaN for missing values and unknown categories."""
     distinct = np.array(column.categories, np.float64)
     dtype = _dtype_of_numbers(len(distinct))
     if np.array_equal(distinct, np.arange(len(distinct))):
         values = _side_by_side(values)
         known_values = (values >= 0.0) & (values < len(distinct)) & (values == np.floor(values))
-        return np.where(known_values, values + 0.0, np.nan).astype(dtype, copy=False)  # no negative zero
+        return np.where(known_values, values + 0.0, np.nan).astype(dtype, copy=False)  # without negative zero
     integers, known = _small_integers(values), _small_integers(distinct)
     if integers is None or known is None:
-        values, ascending = values.astype(np.float64, copy=False), np.argsort(distinct)  # an ordered dtype has an order of its own
+        values, ascending = values.astype(np.float64, copy=False), np.argsort(distinct)  # the order of an ordered dtype may differ
         place = ascending[np.minimum(np.searchsorted(distinct, values, sorter=ascending), len(distinct) - 1)]
         return np.where(distinct[place] == values, place, np.nan).astype(dtype)
-    number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last is that of missing values, and of higher ones
+    number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last element is for missing values and larger ones
     number_of[known] = np.arange(len(distinct))
     return number_of.take(np.minimum(integers, len(number_of) - 1, out=integers))
 
 
 def _small_integers(values: NDArray[Any]) -> NDArray[np.signedinteger[Any]] | None:
-    """Return values as integers, -1 where missing, if they are integers from 0 to not many times their number; otherwise None.
+    """Return values as integers, -1 if missing, if they are integers from 0 to a limit in proportion to their number; otherwise None.
 
-    They are looked up in a table then, in a tenth of the time that it takes to sort them.
+    They can then be looked up in a table, in a tenth of the time of sorting.
     """
     values = _side_by_side(values)
     most = 4 * len(values) + 2**16
@@ -183,12 +183,12 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.signedinteger[Any]] | No
 
 
 def _side_by_side(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    """Return values as floats next to each other, for what goes through them several times: those of a column may be far apart."""
+    """Return values as contiguous floats, for repeated passes: the values of a column may be far apart in memory."""
     return np.ascontiguousarray(values, None if values.dtype in (np.float32, np.float64) else np.float64)
 
 
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:
-    """Return the column of a frame, or of one partition of it; the values of a categorical one are categories, also if they are numbers."""
+    """Return the column of a frame, or of one of its partitions; numbers are categories if ``is_categorical``."""
     where = f"X column {name!r}"
     check_text(name, "the names of columns")
     dtype = series.dtype
@@ -196,7 +196,7 @@ def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False
         numbers = _numeric(series, where)
         if is_categorical:
             return numbers_as_categories(name, numbers)
-        # A partition of a text column without a single word may be read as numbers, all NaN.
+        # A partition of a text column with missing values only may be read as numbers, all NaN.
         empty = numbers.dtype.kind == "f" and np.isnan(numbers[:1]).all() and np.isnan(numbers).all()
         return Column(name, UNKNOWN if empty else NUMERIC, numbers.dtype.name)
     if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
@@ -214,7 +214,7 @@ def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False
         categories = _in_order(map(plain_label, values), order)
         if kinds == {"numbers"} and len(categories) < len(values):
             raise ValueError(f"{where} has categories that are the same number as float64; wants text, or numbers that float64 holds")
-        check_labels(categories, f"the categories of {where}", is_sorted=not order)  # so that a model of them can be saved
+        check_labels(categories, f"the categories of {where}", is_sorted=not order)  # ensures that a model with them can be saved
         return Column(name, CATEGORICAL, "", categories, is_text=dtype not in (nw.Categorical, nw.Enum), order=order)
     dates = " (turn dates into numbers, such as days since a fixed date)" if dtype.is_temporal() else ""
     raise ValueError(f"{where} is of dtype {_native_dtype(series)}; wants {_SUPPORTED}{dates}")
@@ -227,13 +227,13 @@ def _in_order(categories: Iterable[Any], order: tuple[Any, ...]) -> tuple[Any, .
 
 
 def _native_dtype(series: nw.Series[Any]) -> str:
-    """Return the dtype of a column as the library calls it that the column is of."""
+    """Return the dtype of a column as named by the library of its frame."""
     native = series.to_native()
     return str(getattr(native, "dtype", getattr(native, "type", series.dtype)))
 
 
 def merge_column(parts: list[Column]) -> Column:
-    """Return the column of all partitions together."""
+    """Merge the columns of all partitions."""
     names = {part.name for part in parts}
     if len(names) > 1:
         raise ValueError(f"X has partitions that name a column differently: {sorted(map(str, names))}; all must have the same columns")
@@ -242,7 +242,7 @@ def merge_column(parts: list[Column]) -> Column:
     if len(kinds) > 1:
         raise ValueError(f"X column {name!r} holds text or categories in some partitions and numbers in others; give it one dtype")
     if kinds != {CATEGORICAL}:
-        # Unknown ones count: their missing values are floats.
+        # Unknown ones count, as their missing values are floats.
         return Column(name, kinds.pop() if kinds else UNKNOWN, np.result_type(*(np.dtype(part.dtype) for part in parts)).name)
     categories = {category for part in parts for category in part.categories}
     value_kinds = {_value_kind(category, f"X column {name!r}") for category in categories}
@@ -256,7 +256,7 @@ def merge_column(parts: list[Column]) -> Column:
 
 
 def encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
-    """Return the values of a frame's column as numbers of the column's dtype (of their own, if that is empty), NaN where missing."""
+    """Return the values of a frame's column as numbers of the column's dtype (of the frame's, if that is empty), NaN if missing."""
     where = f"X column {column.name!r}"
     if column.kind == CATEGORICAL:
         return _category_numbers(column, series, where)
@@ -281,7 +281,7 @@ def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDA
     dtype = _dtype_of_numbers(len(numbers))
     codes = np.fromiter(map(numbers.get, values, repeat(np.nan)), dtype, len(values))
     if numbers and series.dtype != nw.String and np.isnan(codes).any():
-        # Unseen categories are missing values, but numbers where there was text are a mistake: none could ever match.
+        # Unseen categories count as missing values, but numbers in place of text are an error, as they cannot match.
         wanted = _value_kind(column.categories[0], where)
         number_of = {}
         for value in _distinct(series, where):
@@ -295,7 +295,7 @@ def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDA
 
 
 def numbers_at(column: Column, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return values of a column, such as points of a grid, as the numbers that trees compare; NaN for missing values and new categories."""
+    """Convert values of a column, such as grid points, to the numbers that trees compare; NaN if missing or unknown."""
     if column.kind == CATEGORICAL:
         numbers = {category: number for number, category in enumerate(column.categories)}
         return np.array([np.nan if is_missing(value) else numbers.get(plain_label(value), np.nan) for value in values.tolist()], np.float64)
@@ -303,10 +303,10 @@ def numbers_at(column: Column, values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _numeric(series: nw.Series[Any], where: str) -> NDArray[Any]:
-    """Return a numeric or bool column as an array, NaN where missing, its values checked."""
+    """Return a numeric or bool column as a checked array, NaN if missing."""
     dtype = series.dtype
     if dtype.is_integer() and len(series) > series.null_count():
-        # Before conversion: an integer column with missing values comes out of it as (possibly rounded) float64.
+        # Checked before conversion, which turns integers with missing values into (possibly rounded) float64.
         _check_integers(int(series.min()), int(series.max()), where)
     if dtype.is_integer() or dtype.is_float():
         values = series.to_numpy() if dtype not in (nw.Int128, nw.UInt128) else series.cast(nw.Float64).to_numpy()
@@ -332,7 +332,7 @@ def _integer_range(values: list[Any]) -> tuple[int, int]:
 def _distinct(series: nw.Series[Any], where: str) -> list[Any]:
     try:
         return list(series.unique().to_list())
-    except Exception as error:  # each library has errors of its own for dtypes whose values it cannot compare
+    except Exception as error:  # each library has its own errors for dtypes whose values it cannot compare
         try:
             return list(set(series.to_list()))
         except Exception:
@@ -342,7 +342,7 @@ def _distinct(series: nw.Series[Any], where: str) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether ``value`` is None, NaN, pandas' NA, which is neither true nor false when compared, or a masked cell."""
+    """Return whether ``value`` is None, NaN, pandas' NA (neither true nor false in comparisons) or a masked cell."""
     if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating | Decimal) and value != value
@@ -358,7 +358,7 @@ def _value_kind(value: Any, where: str) -> str:
     raise ValueError(f"{where} holds {value!r} of type {type(value).__name__}; wants {_SUPPORTED}")
 
 
-#: What reads such text as numbers.
+#: Ways to read such text as numbers.
 HOW_TO_READ = "astype(float), decimal= and thousands= of pandas.read_csv, or --decimal and --thousands of the command line"
 _CURRENCY = r"[$\u00a2-\u00a5\u20a0-\u20cf]"
 _DIGITS = r"(\d{1,3}(?P<group>[.,'\u2019 \u00a0\u202f])\d{3}((?P=group)\d{3})*|\d+)([.,]\d*)?|[.,]\d+"
@@ -366,7 +366,7 @@ _NUMBER = re.compile(rf"\s*[-+]?\s*{_CURRENCY}?\s*[-+]?({_DIGITS})([eE][-+]?\d+)
 
 
 def looks_like_number(text: str) -> bool:
-    """Return whether a text is a number to a reader.
+    """Return whether a human reader would read a text as a number.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Parameters about columns, which name them by position, by a mask, or by the names of a frame: which hold categories, and constraints.
+"""Parameters that select columns by position, mask or name: categorical columns, and constraints.
 
-Constraints become those of the engine's rules (:class:`~dtrees.engine.plan.plans.Rules`). What may be said of them, and many of the
-messages, are as of scikit-learn's trees and ``HistGradientBoosting``.
+Constraints are converted to the engine's rules (:class:`~dtrees.engine.plan.plans.Rules`). Their forms, and many of the messages, are those
+of scikit-learn's trees and ``HistGradientBoosting``.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from sklearn.base import is_classifier
 from dtrees.ensemble.compat import check_monotonic_cst
 from dtrees.ensemble.input.column import CATEGORICAL
 
-#: In place of the columns, or as one of them: those that hold text or a dtype of categories.
+#: Replaces the list of columns, or one of them: columns with text or a categorical dtype.
 FROM_DTYPE = "from_dtype"
 
 
 class Chosen(NamedTuple):
-    """Which columns hold categories: those that are named, ascending, and, ``by_dtype``, those whose dtype says so."""
+    """The categorical columns: those that are named, ascending, and, with ``by_dtype``, those with a categorical dtype."""
 
     named: tuple[int, ...]
     by_dtype: bool
 
 
 def columns_of_categories(given: Any, n_columns: int, names: NDArray[Any] | None) -> Chosen:
-    """Return the columns that ``categorical_features`` chooses.
+    """Return the columns selected by ``categorical_features``.
 
     Parameters
     ----------
     given : "from_dtype", None, or array-like
-        A mask, positions, or names, of which "from_dtype" may be one.
+        A mask, positions, or names, which may include "from_dtype".
     n_columns : int
     names : ndarray of str or None
-        Of the columns, where they have any.
+        Column names, if there are any.
 
     Raises
     ------
     ValueError
-        If a column is not there, or is named twice.
+        If a column does not exist, or is named twice.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def _numbers(parameter: str, columns: Iterable[Any], n_columns: int, names: NDAr
 
 
 def monotonic_rule(estimator: Any) -> tuple[int, ...]:
-    """Return -1, 0 or 1 for each column, nothing if all are 0, of an estimator that knows its columns and classes.
+    """Return -1, 0 or 1 for each column of an estimator with known columns and classes; empty if all are 0.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def monotonic_rule(estimator: Any) -> tuple[int, ...]:
 
 
 def ordered_columns(estimator: Any) -> set[int]:
-    """Return the columns of an ordered dtype that ``monotonic_cst`` has a sign for: their categories are taken for numbers."""
+    """Return the columns of an ordered dtype with a sign in ``monotonic_cst``, whose categories are treated as numbers."""
     ordered = [j for j, column in enumerate(estimator._schema.columns) if column.order]
     if not ordered or estimator.monotonic_cst is None:
         return set()
@@ -131,9 +131,9 @@ def _signs(estimator: Any) -> list[int]:
 
 
 def interaction_rule(estimator: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Return the sets of columns that may stand together on a path, and the most columns on one, of an estimator that knows its columns.
+    """Return the sets of columns that may occur together on a path, and the limit of columns on a path, of an estimator with known columns.
 
-    Columns that no set names are one more set. Where all columns may stand together, the result is no set, and 0.
+    Columns that are in no set form another set. If all columns may occur together, the result is an empty tuple and 0.
 
     Raises
     ------

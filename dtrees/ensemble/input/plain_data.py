@@ -1,4 +1,4 @@
-"""Reading JSON data that may be damaged, or made to do damage: each value is taken with its type checked.
+"""Reading of JSON data that may be damaged or malicious: the type of each value is checked.
 
 >>> take({"columns": 3}, "columns", int, "the model")
 3
@@ -20,17 +20,17 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 
-#: Integers are below, and so is what they are added to.
+#: A bound on integers, such that sums of two do not overflow.
 _LARGEST = 2**62
 
 
 def take(data: Any, name: str, kinds: type | tuple[type, ...], owner: str) -> Any:
-    """Return an entry of a dict, which must be of one of some types; True and False are no integers.
+    """Return an entry of a dict after checking its type; True and False are not integers.
 
     Raises
     ------
     ValueError
-        If there is none, or it is of another type. The message names the entry and its ``owner``.
+        If it is missing or has another type. The message names the entry and its ``owner``.
     """
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if type(data) is not dict or name not in data:
@@ -42,7 +42,7 @@ def take(data: Any, name: str, kinds: type | tuple[type, ...], owner: str) -> An
 
 
 def annotated(value: Any, annotation: Any, what: str, least: int = 0) -> Any:
-    """Return JSON data as a value of an annotation, tuples for lists; numbers are finite and at least ``least``, integers below 2**62.
+    """Convert JSON data to a value of an annotation, lists to tuples; numbers must be finite and at least ``least``, integers below 2**62.
 
     >>> annotated([1, 2], tuple[float, ...] | None, "the model has weights")
     (1.0, 2.0)
@@ -54,7 +54,7 @@ def annotated(value: Any, annotation: Any, what: str, least: int = 0) -> Any:
     Raises
     ------
     ValueError
-        If it is none. The message starts with ``what``.
+        If that fails. The message starts with ``what``.
     """
     for kind in get_args(annotation) if isinstance(annotation, UnionType) else (annotation,):
         with contextlib.suppress(ValueError):
@@ -75,12 +75,12 @@ def _of_kind(value: Any, kind: Any, least: int) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a short description of a value: lists and dicts, which may be nested deeply, by their type."""
+    """Return a short description of a value; lists and dicts, which may be nested deeply, by their type."""
     return f"a {type(value).__name__}" if isinstance(value, list | dict | tuple) else f"{value!r:.40}"
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as JSON data; what has no such form becomes None."""
+    """Return a parameter as JSON data, None if it has no such form."""
     if isinstance(value, dict):
         return {"dict": [[plain(key), plain(item)] for key, item in value.items()]}
     if isinstance(value, np.ndarray):
@@ -104,7 +104,7 @@ def from_plain(value: Any) -> Any:
     Raises
     ------
     ValueError
-        If it is none of scalars, dicts of scalars, and lists of scalars, of lists of scalars or of dicts of scalars.
+        If it is not a scalar, a dict of scalars, or a list of scalars, lists of scalars or dicts of scalars.
     """
     if type(value) is list:
         return [_flat(item) for item in value]
@@ -112,7 +112,7 @@ def from_plain(value: Any) -> Any:
 
 
 def _flat(value: Any) -> Any:
-    """Return a scalar, a list of scalars or a dict of scalars."""
+    """Return a value after checking that it is a scalar, a list of scalars or a dict of scalars."""
     if type(value) is list:
         return [_scalar(item) for item in value]
     if type(value) is not dict:
@@ -130,7 +130,7 @@ def _scalar(value: Any) -> Any:
 
 
 def plain_label(value: Any) -> Any:
-    """Return a label or a category as the str, bool, int or float that JSON holds: scalars of NumPy, members of enums, decimals.
+    """Convert a label or a category (NumPy scalar, enum member, decimal) to the str, bool, int or float that JSON represents.
 
     >>> plain_label(np.str_("a")), plain_label(np.int8(3)), plain_label(Decimal("1.50"))
     ('a', 3, 1.5)
@@ -145,12 +145,12 @@ def plain_label(value: Any) -> Any:
 
 
 def check_labels(values: Any, owner: str, *, is_sorted: bool = True) -> None:
-    """Raise unless values are distinct labels: text, booleans or numbers; in ascending order, if they are to be sorted.
+    """Raise unless values are distinct labels (text, booleans or numbers), ascending if ``is_sorted``.
 
     Raises
     ------
     ValueError
-        Otherwise; the message names their ``owner``.
+        If they are not; the message names their ``owner``.
     """
     kinds = {type(value) for value in values}
     if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):

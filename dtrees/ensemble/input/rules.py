@@ -1,7 +1,7 @@
-"""The engine's rules that follow from an estimator's parameters for a table: how nodes are split, what is drawn, how classes weigh.
+"""The engine's rules for a table, derived from an estimator's parameters: splits, draws and class weights.
 
-Parameters that make no sense together, or with several targets, are refused, by their names. What a fit can do although one of its
-parameters has no effect, as with scikit-learn's estimators, is warned of.
+Invalid combinations of parameters, or of parameters and multi-output targets, raise errors with their names. Parameters without an effect
+give warnings; scikit-learn's estimators ignore them.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table
     from dtrees.ensemble.input.target import TargetSummary
 
-#: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
+#: Other names of criteria. Friedman's orders splits as squared error does, and scikit-learn treats it in the same way.
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
-#: How categories are treated, and how if nothing is said.
+#: Parameters of categories, with their defaults.
 _OF_CATEGORIES = {"cat_smooth": 10.0, "min_samples_category": None, "max_cat_threshold": None}
-#: What rows are held out for, and how if nothing is said.
+#: Parameters that require another one (name, value that disables it, description), with their defaults.
 _WITHOUT_EFFECT: tuple[tuple[str, Any, str, dict[str, Any]], ...] = (
     ("n_iter_no_change", None, "rows held out", {"validation_fraction": 0.1, "tol": 1e-4}),
     ("drop_rate", 0.0, "dropped rounds", {"skip_drop": 0.0, "drop_normalization": "tree"}),
 )
-#: Seconds between checkpoints, if nothing is said.
+#: Default of the seconds between checkpoints.
 CHECKPOINT_INTERVAL = 60.0
 
 
 def check_categories(estimator: Any, *, by_sums: bool) -> None:
-    """Raise ValueError for parameters about sets of categories where no split is by such a set.
+    """Raise ValueError for parameters of category sets if no split uses such sets.
 
     Parameters
     ----------
     estimator : object
     by_sums : bool
-        Whether its criterion orders categories; otherwise their numbers are taken for numbers.
+        Whether its criterion orders categories; otherwise their numbers are treated as numbers.
     """
     given = [f"{name}={getattr(estimator, name)!r}" for name, default in _OF_CATEGORIES.items() if getattr(estimator, name) != default]
     if not given:
@@ -62,7 +62,7 @@ def check_categories(estimator: Any, *, by_sums: bool) -> None:
 
 
 def check_smoothing(estimator: Any) -> None:
-    """Raise ValueError for a smoothing of means of categories where sets are drawn at random, whatever the means."""
+    """Raise ValueError for a smoothing of category means if sets are random and do not depend on means."""
     if (value := estimator.cat_smooth) != _OF_CATEGORIES["cat_smooth"]:
         who = f"splitter={estimator.splitter!r}" if hasattr(estimator, "splitter") else type(estimator).__name__
         raise ValueError(
@@ -72,7 +72,7 @@ def check_smoothing(estimator: Any) -> None:
 
 
 def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
-    """Raise ValueError for an interval of checkpoints where there are none."""
+    """Raise ValueError for a checkpoint interval without a checkpoint."""
     if checkpoint is None and checkpoint_interval != CHECKPOINT_INTERVAL:
         raise ValueError(
             f"checkpoint_interval={checkpoint_interval!r} says how often there is a checkpoint, but checkpoint is None; pass a place "
@@ -81,7 +81,7 @@ def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
 
 
 def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any]) -> None:
-    """Raise ValueError for early stopping by evaluation sets where there are none."""
+    """Raise ValueError for early stopping by evaluation sets if there are none."""
     if early_stopping_rounds is not None and not sets:
         raise ValueError(
             f"early_stopping_rounds={early_stopping_rounds} is early stopping on an evaluation set, but eval_set is None or empty; pass "
@@ -90,7 +90,7 @@ def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any])
 
 
 def warn_of_boosting(estimator: Any) -> None:
-    """Warn of parameters about rows held out, or dropped rounds, where there are none."""
+    """Warn of parameters of held-out rows or dropped rounds if there are none."""
     for decides, without, what, defaults in _WITHOUT_EFFECT:
         for name, default in defaults.items() if getattr(estimator, decides) == without else ():
             if (value := getattr(estimator, name)) != default:
@@ -98,7 +98,7 @@ def warn_of_boosting(estimator: Any) -> None:
 
 
 def check_targets(estimator: Any, table: Table) -> None:
-    """Raise ValueError for parameters of a tree or forest that make no sense with the targets of its table; one target goes with all."""
+    """Raise ValueError for parameters of a tree or forest that do not support multi-output targets, if the table has these."""
     n = table.n_targets
     if n == 1:
         return
@@ -118,7 +118,7 @@ def check_targets(estimator: Any, table: Table) -> None:
 
 
 def check_class_weight(class_weight: Any, n: int) -> None:
-    """Raise ValueError for a dict, which does not say whose classes it is about."""
+    """Raise ValueError for a dict of class weights, which is ambiguous for several targets."""
     if isinstance(class_weight, dict):
         raise ValueError(
             f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
@@ -127,7 +127,7 @@ def check_class_weight(class_weight: Any, n: int) -> None:
 
 
 def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> None:
-    """Raise ValueError for parameters of boosting that make no sense with several targets of classes, which only some metrics go with."""
+    """Raise ValueError for parameters and metrics of boosting that do not support multi-output classification."""
     check_class_weight(estimator.class_weight, n)
     if callable(estimator.loss):
         raise ValueError(f"loss is a function, which is for one target of classes, but y has {n}; pass the name of a loss")
@@ -142,20 +142,21 @@ def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> Non
             )
 
 
-#: Integers of 64 bits, the largest that kernels take.
+#: Largest 64-bit integer, and the largest that kernels take.
 LARGEST_INTEGER = 2**63 - 1
-#: Limits of trees are at most so large, so that twice a limit and sums with it are integers of 64 bits; no table has so many rows.
+#: Largest limit of trees, such that twice a limit and sums with it are 64-bit integers; larger than the number of rows of any table.
 _LARGEST_LIMIT = 2**61 - 1
-#: The default of ``alpha``, of trees and of boosting.
+#: Default of ``alpha`` for trees and for boosting.
 ALPHA = 0.9
-#: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
+#: Largest L2 penalty for each unit of weight. With it, leaf values are below the precision of a float relative to the gradients.
 _LARGEST_PENALTY = 1e15
-#: Which share of what sets of categories gain by chance is taken from their gains, if nothing is said of categories of few rows. Rows of
-#: classes are drawn repeatedly, as a rule. For trees of numbers, the variance of all rows says little of the noise in a node.
+#: The share of the gain of category sets by chance that is subtracted from their gains, by default (without ``min_samples_category``). For
+#: classification, rows are usually drawn repeatedly. For regression trees, the variance of all rows is a poor estimate of the noise in a
+#: node.
 _CHANCE = {"boosting": 1.0, "classification": 1.5, "regression": 0.0}
 #: A column with fewer rows than this for each of its categories has few.
 _FEW_ROWS = 4
-#: Rows that a tree or booster may draw: as many as a table may have. One draw after the other takes a minute.
+#: Largest number of rows that a tree or booster may draw: that of the largest table, for which drawing takes a minute.
 _MOST_DRAWS = 2**32
 
 
@@ -168,10 +169,10 @@ def criteria_of(task: str) -> set[str]:
 
 
 def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: bool = False, several: bool = False) -> Rules:
-    """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
+    """Return the splitting rules for a table of this shape, derived from an estimator's parameters.
 
-    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees. Where sets of
-    categories are of ``several`` targets, their gains are not corrected for chance.
+    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` refers to the columns of a tree. With ``several`` targets, gains
+    of category sets are not corrected for chance.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
@@ -224,7 +225,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
 
 
 def rules_of_values(estimator: Any, criterion: str) -> Rules:
-    """Return the rules that the values of nodes follow from, whatever the splits."""
+    """Return the rules that affect node values, independent of splits."""
     return Rules(
         criterion=CRITERION_ALIASES.get(criterion, criterion),
         max_features=1,
@@ -240,27 +241,27 @@ def rules_of_values(estimator: Any, criterion: str) -> Rules:
 def forest_plan(
     estimator: Any, table: Table, class_weight: tuple[Any, ...] | None, seed: int, *, random_splits: bool, **draws: Any
 ) -> ForestPlan:
-    """Return the plan of a tree or forest; ``draws`` are those fields that say how rows are drawn."""
+    """Return the plan of a tree or forest; ``draws`` has the fields about draws of rows."""
     n_rows, several = table.rows_that_count(class_weight), bool(table.targets)
     rules = rules_for(estimator, estimator.criterion, n_rows, random_splits=random_splits, several=several)
     return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
 def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:
-    """Return why trees and forests with these parameters cannot be grown where rows stay where they are, whatever the table.
+    """Return the reason why trees and forests with these parameters do not support placement by rows, independent of the table.
 
-    None if they can.
+    None if they do.
     """
     rules = Rules(CRITERION_ALIASES.get(criterion, criterion), 1, 1, random_splits=random_splits)
     return rows_placement_refusal(ForestPlan(rules, 0))
 
 
 def _quantile(estimator: Any, criterion: str) -> float:
-    """Return which quantile a tree or forest is for, 0 if for none; warn of one that has no effect, as boosting does."""
+    """Return the quantile of a tree or forest, 0 if it has none; warn of a quantile without effect, as boosting does."""
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if criterion == "quantile":
-        criterion_named(criterion).at(float(estimator.alpha))  # refuses what it cannot use
+        criterion_named(criterion).at(float(estimator.alpha))  # raises if invalid
         return float(estimator.alpha)
     if criterion_named(criterion).task == "regression" and estimator.alpha != ALPHA:
         warn(
@@ -271,14 +272,14 @@ def _quantile(estimator: Any, criterion: str) -> float:
 
 
 def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
-    """Return a number for each column of categories: the one that is given, or what is otherwise taken."""
+    """Return a number for each categorical column: the given one, or its default."""
     return tuple(otherwise) if given is None else (_limit(given),) * len(otherwise)
 
 
 def _rare_categories(
     estimator: Any, criterion: str, n_rows: int, n_categories: list[int], *, by_gain: bool
 ) -> tuple[float, tuple[int, ...]]:
-    """Return the share of gains by chance that is taken from those of sets, and from how many rows on a category is one of its own."""
+    """Return the correction for gains by chance, and the smallest number of rows of a category that is not pooled."""
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if not by_gain or not n_categories or estimator.min_samples_category is not None:
@@ -288,24 +289,24 @@ def _rare_categories(
 
 
 def _fewest_rows(n_rows: int, n_categories: int) -> int:
-    """Return from how many rows on a category is one of its own, if that is not given.
+    """Return the default of the smallest number of rows of a category that is not pooled.
 
-    A fifth of the mean, at most 100, or half of it, at most 10, if that is more. Held-out losses of boosting by a fifth alone, and by this:
-    Adult with some of its columns crossed 0.337 and 0.312, California with squares of a grid 0.189 and 0.182. Synthetic tables of 1,000
-    categories: of 20 rows each 0.374 and 0.348; of 13 rows each without an effect 0.371 and 0.352; where most have fewer than these 13,
-    and hardly any noise, 0.354 and 0.400.
+    It is a fifth of the mean, at most 100, or half of it, at most 10, if that is larger. Held-out losses of boosting by a fifth alone, and
+    by this rule: Adult with some of its columns crossed 0.337 and 0.312, California with squares of a grid 0.189 and 0.182. Synthetic
+    tables of 1,000 categories: of 20 rows each 0.374 and 0.348; of 13 rows each without an effect 0.371 and 0.352; with mostly fewer than
+    13 rows and hardly any noise, 0.354 and 0.400.
     """
     mean = n_rows / n_categories
     return min(max(int(mean / 5), min(int(mean / 2), 10), 1), 100)
 
 
 def _most_categories(n_rows: int, n_categories: int) -> int:
-    """Return how many categories the smaller side of a split may have, if that is not given.
+    """Return the default of the largest number of categories on the smaller side of a split.
 
-    Twice the square root of their number, or that if they have fewer than four rows on average; but at least 32. Held-out losses of
-    boosting: 1,000 categories of 20 rows each 0.335 with 64, 0.337 with 128 and with 400, the same with more noise 2.76, 2.80 and 2.85;
-    10,000 categories of 4 rows each 0.79 with 64, 0.74 with 128 and 0.71 with 400, of 2.7 rows each 0.86 with 100 and 0.89 with 200; tables
-    of fewer than 1,000 categories are learnt as well with 32 as with 64, which take longer.
+    It is twice the square root of the number of categories, or the square root if they have fewer than four rows on average; but at least
+    32. Held-out losses of boosting: 1,000 categories of 20 rows each 0.335 with 64, 0.337 with 128 and with 400, the same with more noise
+    2.76, 2.80 and 2.85; 10,000 categories of 4 rows each 0.79 with 64, 0.74 with 128 and 0.71 with 400, of 2.7 rows each 0.86 with 100 and
+    0.89 with 200. Tables of fewer than 1,000 categories give the same losses with 32 as with 64, in less time.
     """
     return max(32, math.isqrt(n_categories) * (2 if n_rows >= _FEW_ROWS * n_categories else 1))
 
@@ -313,7 +314,7 @@ def _most_categories(n_rows: int, n_categories: int) -> int:
 def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
     """Return the columns that are split by sets of categories.
 
-    Criteria that follow from the order of targets have no such splits: category numbers are taken for numbers, unless that is not wanted.
+    Criteria based on the order of targets do not support such splits: category numbers are then treated as numbers, or refused.
     """
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
@@ -356,7 +357,7 @@ def resolve_max_features(max_features: Any, n_columns: int) -> int:
 
 
 def _count(value: Any, n_rows: int) -> int:
-    """Return a number of rows, given as such or as a fraction."""
+    """Convert a number or fraction of rows to a number."""
     return _limit(value) if isinstance(value, Integral) else math.ceil(value * n_rows)
 
 
@@ -365,23 +366,23 @@ def _limit(value: Any) -> int:
 
 
 def draw_seed(random_state: Any) -> int:
-    """Return the seed of a fit: the same for the same integer, a new one for None, a ``RandomState`` or a ``Generator`` (which move on)."""
+    """Return the seed of a fit: the same for the same integer, a new one for None, a ``RandomState`` or a ``Generator``, which advance."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def class_weights(class_weight: Any, table: TargetSummary, *, by_rows: bool) -> tuple[Any, ...] | None:
-    """Return the factor for the weights of each class, of several targets in a tuple for each; or None for all ones.
+    """Return the factor of the weights of each class, for multi-output targets a tuple for each target; None if all factors are 1.
 
     Parameters
     ----------
     class_weight : dict, list of dicts, str or None
-        A dict maps labels to factors (1 for those it leaves out); a preset means n / (n_classes * count). Of several targets, a list has a
+        A dict maps labels to factors (1 for missing labels); a preset gives n / (n_classes * count). For multi-output targets, a list has a
         dict for each.
     table : TargetSummary
     by_rows : bool
-        Whether presets count rows (scikit-learn's trees do) or sample weights (its forests do).
+        Whether presets count rows (as for scikit-learn's trees) or sum sample weights (as for its forests).
 
     Raises
     ------
@@ -408,7 +409,7 @@ def class_weights(class_weight: Any, table: TargetSummary, *, by_rows: bool) -> 
 
 
 def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float, ...]:
-    """Return the factors of the classes of one target, of which ``totals`` says how often or with what weight they are there."""
+    """Return the class factors of one target, given the number or weight of rows of each class in ``totals``."""
     if isinstance(class_weight, dict):
         if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
             raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
@@ -418,12 +419,12 @@ def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float,
             raise ValueError(f"class_weight has {unknown}, but the classes are {labels}; wants factors of these, each 1 if it is left out")
         return tuple(float(class_weight.get(label, 1.0)) for label in labels)
     totals = np.asarray(totals, dtype=np.float64)
-    # A class without weight has nothing to balance; its factor does not matter.
+    # The factor of a class without weight is irrelevant.
     return tuple(float(factor) for factor in totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0, totals, np.inf)))
 
 
 def check_penalty(reg_lambda: float, total_weight: float) -> None:
-    """Raise if an L2 penalty is so large that no leaf would move a prediction, and sums of hessians are lost beside it."""
+    """Raise if an L2 penalty is so large that no leaf would change a prediction, and sums of hessians vanish in rounding."""
     if reg_lambda > _LARGEST_PENALTY * total_weight:
         raise ValueError(
             f"reg_lambda is {reg_lambda:g}, but all rows together weigh {total_weight:g}: no leaf would move a prediction; wants at most "
@@ -432,14 +433,14 @@ def check_penalty(reg_lambda: float, total_weight: float) -> None:
 
 
 def number_of_draws(max_samples: Any, table: Table, factors: tuple[Any, ...] | None) -> int:
-    """Return how many rows are drawn for each tree of a forest, or booster of a bag.
+    """Return the number of rows drawn for each tree of a forest, or booster of a bag.
 
-    A float is a share of the rows of a weight above 0, whatever they weigh; ``factors`` are those of class weights.
+    A float is a share of the rows with a positive weight, regardless of their weights; ``factors`` are class factors.
 
     Raises
     ------
     ValueError
-        If they are so many that nobody could wait for a tree.
+        If the number is too large for a tree to finish.
     """
     if isinstance(max_samples, Integral):
         n_draws = int(max_samples)

@@ -1,20 +1,19 @@
-"""Tables and schemas: what users pass as X, in this process, and how its columns become numbers, the same at training and at prediction.
+"""Tables in this process and their schemas: the conversion of the columns of X to numbers, the same for training and prediction.
 
-X is a frame with typed columns, a sparse table, or something that makes an array of numbers, which is taken as it is. What is neither is
-refused, by messages that name X, what came and what is wanted; scikit-learn's own would show the data. The columns of a frame (pandas,
-polars, anything else narwhals reads) may also hold text or categories: they become *category numbers*, positions in a dictionary that is
-global to the fit (:mod:`dtrees.ensemble.input.column`).
+X is a frame with typed columns, a sparse table, or an object that converts to an array of numbers. Other objects are refused, with messages
+that name X, the value and what is wanted; scikit-learn's own messages would show the data. The columns of a frame (pandas, polars, or
+others that narwhals supports) may also have text or categories: these become *category numbers*, positions in a dictionary that is global
+to the fit (:mod:`dtrees.ensemble.input.column`).
 
-Sparse tables are those of scipy.sparse. CSR and CSC are taken as they are, other formats are converted as scikit-learn converts them. A
-cell that is not stored is 0, and a stored 0 is the same; cells that are stored more than once are added up; NaN is missing. Nothing here
-makes a table dense.
+Sparse tables are those of scipy.sparse. CSR and CSC are used directly, other formats are converted as in scikit-learn. A cell that is not
+stored is 0, like a stored 0; duplicate cells are added up; NaN is missing. No function here makes a table dense.
 
 Use
 ---
-One table: ``schema = Schema.infer(X)``. Many partitions: infer each and ``Schema.merge`` them; the result does not depend on how
-rows fall into partitions. Then ``schema.encode(part)`` gives training columns, which keep their dtype, and
-``schema.matrix(part)`` a matrix for prediction. Columns are taken by position; names are for messages, and it is up to the caller
-to compare them (estimators do, by scikit-learn's rules). ``to_json`` and ``from_json`` carry a schema in a model file.
+For one table, ``schema = Schema.infer(X)``. For several partitions, infer a schema from each and ``Schema.merge`` them; the result does not
+depend on the partitioning. Then ``schema.encode(part)`` returns training columns, with their dtypes, and ``schema.matrix(part)`` a matrix
+for prediction. Columns are identified by position; names are used in messages, and must be compared by the caller (estimators follow
+scikit-learn's rules). ``to_json`` and ``from_json`` convert a schema for a model file.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from dtrees.ensemble.input.warning import warn
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether ``X`` is a frame with typed columns rather than something to make an array of."""
+    """Return whether ``X`` is a frame with typed columns, as opposed to an object that converts to an array."""
     if isinstance(X, np.ndarray):
         return False
     if nw.dependencies.is_polars_lazyframe(X):
@@ -62,9 +61,9 @@ def is_frame(X: Any) -> bool:
 
 
 def checked_table(X: Any) -> Any:
-    """Return ``X``: a frame as it is, a sparse table as CSR or CSC (:func:`~dtrees.ensemble.input.schema.sparse_table`), else an array.
+    """Return ``X``: frames unchanged, sparse tables as CSR or CSC (:func:`~dtrees.ensemble.input.schema.sparse_table`), others as arrays.
 
-    A pandas frame whose columns are all sparse, of numbers, with 0 where nothing is stored, is a sparse table.
+    A pandas frame whose columns are all sparse numbers, with 0 as the fill value, is a sparse table.
     """
     if not is_frame(X):
         return sparse_table(X) if is_sparse(X) else numeric_array(X)
@@ -72,7 +71,7 @@ def checked_table(X: Any) -> Any:
 
 
 def _pandas_dtypes(frame: Any) -> set[Any]:
-    """Return the dtypes of a pandas frame's columns, none of any other frame."""
+    """Return the dtypes of a pandas frame's columns; empty for other frames."""
     return set(frame.dtypes) if hasattr(frame, "iloc") else set()
 
 
@@ -82,9 +81,9 @@ def _has_sparse_columns(frame: Any) -> bool:
 
 
 def numbers_of_frame(frame: Any) -> Any:
-    """Return a pandas frame whose columns are all NumPy arrays of numbers as one array, any other frame as it is.
+    """Convert a pandas frame whose columns are all numeric NumPy arrays to one array; return other frames unchanged.
 
-    To take the columns one by one takes 0.3 ms for each, which is what counts where there are few rows.
+    Converting columns one by one takes 0.3 ms for each, which dominates if there are few rows.
     """
     dtypes = _pandas_dtypes(frame)
     if not dtypes or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes):
@@ -97,14 +96,14 @@ def numbers_of_frame(frame: Any) -> Any:
 
 
 def column_names(X: Any) -> list[Any]:
-    """Return the names of a frame's columns as they are; none where ``X`` is no frame."""
+    """Return the names of a frame's columns; empty if ``X`` is not a frame."""
     if not is_frame(X):
         return []
     return list(X.columns) if hasattr(X, "iloc") else list(nw.from_native(X, eager_only=True).columns)
 
 
 def unmasked(X: Any) -> Any:
-    """Return a masked array as one with NaN in the masked cells, of a dtype that holds the others exactly; anything else as it is.
+    """Convert a masked array to one with NaN in the masked cells, of a dtype that is exact for the others; return others unchanged.
 
     >>> unmasked(np.ma.masked_equal(np.array([[1, 2]], np.int16), 2))
     array([[ 1., nan]], dtype=float32)
@@ -120,14 +119,14 @@ def unmasked(X: Any) -> Any:
 
 
 def without_mask(values: Any, name: str) -> Any:
-    """Return a masked array of which no value is masked as a plain one; anything but a masked array or a matrix as it is.
+    """Convert a masked array without masked values to a plain array; return other objects unchanged.
 
     Raises
     ------
     ValueError
         If a value is masked.
     TypeError
-        If it is a matrix.
+        If it is a ``numpy.matrix``.
     """
     refuse_matrix(values, name)
     if not isinstance(values, np.ma.MaskedArray):
@@ -139,7 +138,7 @@ def without_mask(values: Any, name: str) -> Any:
 
 
 def refuse_matrix(values: Any, name: str) -> None:
-    """Raise TypeError for what is a ``numpy.matrix``, which stays two-dimensional however it is indexed."""
+    """Raise TypeError for a ``numpy.matrix``, which remains two-dimensional under any indexing."""
     if isinstance(values, np.matrix):
         raise TypeError(f"{name} is a numpy.matrix; wants an array, numpy.asarray({name})")
 
@@ -152,7 +151,7 @@ def numeric_array(X: Any) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If X is not 2-D, or holds text, dates or complex numbers.
+        If X is not 2-D, or has text, dates or complex numbers.
     TypeError
         If X is sparse, or a ``numpy.matrix``.
     """
@@ -181,7 +180,7 @@ def _of_common_dtype(X: Any) -> Any:
 
 
 def _with_rows_and_columns(X: Any) -> NDArray[Any]:
-    """Return what is no numeric matrix yet as one, by scikit-learn's rules; its messages would show the data, and not name the argument."""
+    """Convert to a numeric matrix by scikit-learn's rules, whose own messages would show the data and not name the argument."""
     shape = getattr(X, "shape", None) or ()
     if isinstance(X, np.ndarray) and len(shape) == 1:
         raise ValueError(
@@ -202,7 +201,7 @@ def _with_rows_and_columns(X: Any) -> NDArray[Any]:
 
 
 def frame_columns(X: Any) -> list[tuple[str, nw.Series[Any]]]:
-    """Return the frame's columns by position (names need not be distinct), each with a name for messages."""
+    """Return a frame's columns by position (names need not be distinct), each with a name for messages."""
     if hasattr(X, "iloc"):
         series = [nw.from_native(X.iloc[:, j], series_only=True) for j in range(X.shape[1])]
         names = [str(name) for name in X.columns]
@@ -226,7 +225,7 @@ def sparse_table(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If X is not 2-D, has no columns, or holds complex numbers.
+        If X is not 2-D, has no columns, or has complex numbers.
     """
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X is sparse, of shape {X.shape}; wants shape (n, n_features).")
@@ -238,7 +237,7 @@ def sparse_table(X: Any) -> Any:
 
 
 def by_columns(X: Any) -> Any:
-    """Return what :func:`sparse_table` returned as CSC: rows ascending within a column, each once, and no stored zero."""
+    """Convert the result of :func:`sparse_table` to CSC with ascending rows in each column, no duplicates, and no stored zeros."""
     X = _canonical(X, "csc")
     if np.count_nonzero(X.data) < X.data.shape[0]:
         X = X.copy()
@@ -247,14 +246,14 @@ def by_columns(X: Any) -> Any:
 
 
 def by_rows(X: Any) -> Any:
-    """Return what :func:`sparse_table` returned as CSR: columns ascending within a row, each once."""
+    """Convert the result of :func:`sparse_table` to CSR with ascending columns in each row and no duplicates."""
     return _canonical(X, "csr")
 
 
 def _canonical(X: Any, form: str) -> Any:
-    """Return a table in a format, with cells in order, each once; the user's stays as it is.
+    """Return a table in a format, with ordered cells and no duplicates; the user's object does not change.
 
-    A conversion sorts cells, and those of the same place stay in their order: they are added up in the order in which ``toarray`` does.
+    A conversion sorts cells in a stable way, so that duplicates are added up in the same order as by ``toarray``.
     """
     if X.format == form and not X.has_canonical_format:
         X = X.tocsc() if form == "csr" else X.tocsr()
@@ -265,15 +264,15 @@ def _canonical(X: Any, form: str) -> Any:
     return converted
 
 
-#: Text columns are warned of from so many categories on: those that are all numbers, and those with another text in most rows.
+#: Number of categories from which text columns give a warning: if all are numbers, and if most rows differ.
 _MANY_NUMBERS, _MANY_TEXTS = 3, 20
-#: What "most rows" means.
+#: The meaning of "most rows".
 _MOST = 0.9
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table and how they become numbers.
+    """The columns of a table and their conversion to numbers.
 
     Attributes
     ----------
@@ -300,7 +299,7 @@ class Schema:
 
     @cached_property
     def _categorical(self) -> list[tuple[int, Column]]:
-        """The columns of categories, and their places."""
+        """The categorical columns and their positions."""
         return [(j, column) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL]
 
     @classmethod
@@ -311,7 +310,7 @@ class Schema:
         ----------
         X : array-like, sparse table or frame of shape (n, n_columns)
         categories : collection of int, default=()
-            Columns whose values are categories, also where they are numbers.
+            Columns whose values are categories, even if they are numbers.
 
         Raises
         ------
@@ -334,12 +333,12 @@ class Schema:
 
     @classmethod
     def merge(cls, schemas: Iterable[Schema]) -> Schema:
-        """Return the schema of all partitions together; their order and number do not matter.
+        """Merge the schemas of all partitions; their order and number do not matter.
 
         Raises
         ------
         ValueError
-            If the partitions disagree about the columns' number, names or kinds.
+            If the number, names or kinds of columns differ between partitions.
         """
         schemas = list(schemas)
         if not schemas:
@@ -352,7 +351,7 @@ class Schema:
     def encode(self, X: Any) -> list[NDArray[Any]]:
         """Return the columns as numeric or bool arrays of shape (n,), each of the schema's dtype; NaN where missing.
 
-        Infinities are the largest and the smallest number of the dtype (:func:`~dtrees.ensemble.input.column.finite`).
+        Infinities are replaced by the largest and the smallest number of the dtype (:func:`~dtrees.ensemble.input.column.finite`).
 
         Raises
         ------
@@ -377,9 +376,9 @@ class Schema:
         ]
 
     def cells(self, X: Any) -> Any:
-        """Return a sparse table as CSC whose stored cells are in order, each once, none of them zero; NaN where missing.
+        """Return a sparse table as CSC with ordered cells, no duplicates and no stored zeros; NaN if missing.
 
-        Infinities are as of :meth:`encode`.
+        Infinities are replaced as in :meth:`encode`.
 
         Raises
         ------
@@ -395,14 +394,14 @@ class Schema:
         return X
 
     def numbers_at(self, points: NDArray[Any], columns: Iterable[int]) -> NDArray[np.float64]:
-        """Return points of a grid as the numbers that trees compare: of columns of categories, their category numbers.
+        """Convert points of a grid to the numbers that trees compare: category numbers in categorical columns.
 
         Parameters
         ----------
         points : ndarray of shape (n_points, n)
-            Values of some columns as they are in X.
+            Values of some columns, as in X.
         columns : iterable of int
-            Their places.
+            The positions of these columns.
 
         Examples
         --------
@@ -416,7 +415,7 @@ class Schema:
         return np.column_stack([numbers_at(self.columns[j], points[:, k]) for k, j in enumerate(columns)])
 
     def matrix(self, X: Any) -> Any:
-        """Return a table for prediction: float32 where that holds every column exactly, else float64; NaN where missing.
+        """Convert a table for prediction: to float32 if that is exact for every column, otherwise to float64; NaN if missing.
 
         Parameters
         ----------
@@ -426,7 +425,7 @@ class Schema:
         Returns
         -------
         ndarray of shape (n, n_columns)
-            SparseRows of that shape, if X is sparse.
+            SparseRows of that shape if X is sparse.
 
         Raises
         ------
@@ -470,7 +469,7 @@ class Schema:
         return SparseRows(X.indptr, X.indices, X.data.astype(float_dtype(X.dtype), copy=False), X.shape[1])
 
     def warn_of_text(self, n_rows: int) -> None:
-        """Warn of columns of text that were hardly meant to be categories: numbers, and text that differs from row to row."""
+        """Warn of text columns that are probably not categories: numbers, and text that differs from row to row."""
         for column in self.columns:
             n_categories = len(column.categories)
             if not column.is_text or n_categories < _MANY_NUMBERS:
@@ -489,7 +488,7 @@ class Schema:
                 )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the schema as plain data that JSON can hold."""
+        """Return the schema as data for JSON."""
         return [
             {"name": column.name, "kind": column.kind, "dtype": column.dtype, "categories": list(column.categories)}
             | ({"ordered": True} if column.order else {})
@@ -498,12 +497,12 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Any) -> Schema:
-        """Return the schema that :meth:`to_json` described.
+        """Return the schema described by the result of :meth:`to_json`.
 
         Raises
         ------
         ValueError
-            If ``data`` is not such a description.
+            If ``data`` is not a valid description.
         """
         try:
             if type(data) is not list or not data:

@@ -1,13 +1,13 @@
-"""Targets and sample weights: checked, encoded and summarised, the same for a whole table and for one partition of it.
+"""Targets and sample weights: checks, encoding and summaries, which work alike for a whole table and for a partition.
 
 Terms
 -----
 class code
     position of a label among the sorted distinct labels (``classes``).
 summary
-    what a fit must know of all target values and weights together: counts, exact sums, classes (:class:`TargetSummary`).
+    the properties of all target values and weights that a fit needs: counts, exact sums, classes (:class:`TargetSummary`).
 exact sum
-    sums of weights are kept as fractions, so that they are the same however the rows are split into partitions.
+    a sum of weights as a fraction, which does not depend on the partitioning of rows.
 
 Use
 ---
@@ -36,14 +36,14 @@ from dtrees.ensemble.input.schema import frame_columns, is_frame, is_sparse, wit
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import naming_target
 
-#: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
+#: Squared differences of targets up to this size can be added up, for any possible number of rows, without overflow.
 MAX_TARGET = 1e148
-#: Sums of weights up to this size can be multiplied by those of their count, or added up again, without overflow.
+#: Sums of weights up to this size can be multiplied by their number, or added up again, without overflow.
 MAX_WEIGHT = 1e300
 
 
 def target_of_rows(first: int, last: int) -> NDArray[np.float64]:
-    """Return for the rows from ``first`` to ``last`` of a table without y numbers in [0, 1) that follow from their places.
+    """Return pseudo-random numbers in [0, 1) for the rows ``first`` to ``last - 1`` of a table without y, which depend on row positions.
 
     >>> np.array_equal(target_of_rows(2, 5), target_of_rows(0, 9)[2:5]), len(set(target_of_rows(0, 1000)))
     (True, 1000)
@@ -55,16 +55,16 @@ def target_of_rows(first: int, last: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """What a fit must know of all labels of one target together.
+    """The properties of all labels of one target that a fit needs.
 
     Attributes
     ----------
     labels : ndarray
         Sorted distinct labels.
     counts : ndarray of int64
-        Rows of a weight above 0 of each class.
+        Number of rows of each class with a positive weight.
     exact_weights : tuple of Fraction
-        Exact sum of the sample weights of each class; equal to the counts without weights.
+        Exact sum of the sample weights of each class; equal to the counts if there are no weights.
     """
 
     labels: NDArray[Any]
@@ -82,7 +82,7 @@ class ClassSummary:
 
     @classmethod
     def merge(cls, parts: Sequence[ClassSummary]) -> ClassSummary:
-        """Return the summary of all partitions together."""
+        """Merge the summaries of all partitions."""
         if len({isinstance(part.labels[0], str) for part in parts}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
         labels = np.unique(np.concatenate([part.labels for part in parts]))
@@ -100,7 +100,7 @@ class ClassSummary:
         return np.array([float(weight) for weight in self.exact_weights])
 
     def check(self, n_rows: int) -> None:
-        """Raise ValueError for labels that no model of them could be saved with; warn, as scikit-learn does, of very many."""
+        """Raise ValueError for labels that a model file cannot represent; warn, like scikit-learn, of very many."""
         check_labels(self.labels.tolist(), "the labels in y")
         if n_rows > 20 and 2 * len(self.labels) > n_rows:
             warn(f"y has {len(self.labels)} classes in {n_rows} rows, more than half as many; for amounts, use a regressor")
@@ -108,19 +108,19 @@ class ClassSummary:
 
 @dataclass(frozen=True)
 class TargetSummary:
-    """What a fit must know of all targets and weights together.
+    """The properties of all targets and weights that a fit needs.
 
     Attributes
     ----------
     n_rows : int
     total_weight : Fraction
-        Exact sum of the sample weights; the number of rows without weights.
+        Exact sum of the sample weights; the number of rows if there are no weights.
     n_targets : int
-        Columns of y.
+        Number of columns of y.
     n_weighted : int
-        Rows of a weight above 0.
+        Number of rows with a positive weight.
     by_target : tuple of ClassSummary
-        What there is to know of the labels of each target; empty for regression.
+        The labels of each target; empty for regression.
     """
 
     n_rows: int
@@ -131,13 +131,13 @@ class TargetSummary:
 
     @property
     def classes(self) -> Any:
-        """Sorted distinct labels, of several targets a list of those of each; None for regression."""
+        """Sorted distinct labels, for multi-output targets a list of these; None for regression."""
         labels = [target.labels for target in self.by_target]
         return labels if self.n_targets > 1 and labels else labels[0] if labels else None
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, of several targets in all; 0 for regression."""
+        """Number of classes, in total for multi-output targets; 0 for regression."""
         return sum(len(target.labels) for target in self.by_target)
 
     @classmethod
@@ -151,7 +151,7 @@ class TargetSummary:
 
     @classmethod
     def merge(cls, summaries: Iterable[TargetSummary]) -> TargetSummary:
-        """Return the summary of all partitions together; their order does not matter, and empty ones change nothing."""
+        """Merge the summaries of all partitions; their order does not matter, and empty ones have no effect."""
         filled = [summary for summary in summaries if summary.n_rows]
         total = sum((summary.total_weight for summary in filled), Fraction(0))
         widths = sorted({summary.n_targets for summary in filled}) or [1]
@@ -165,7 +165,7 @@ class TargetSummary:
         return cls(n_rows, total, widths[0], n_weighted, tuple(by_target))
 
     def check(self) -> None:
-        """Raise if nothing can be learnt from these rows.
+        """Raise if these rows do not suffice for a fit.
 
         Raises
         ------
@@ -184,9 +184,9 @@ class TargetSummary:
 
 
 def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str = False) -> NDArray[Any]:
-    """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
+    """Return the target as an array of shape (n,): float64 for regression, unchanged labels for classification.
 
-    Several targets are of shape (n, k), the rows of each side by side in memory; labels of various kinds are objects then
+    Multi-output targets have the shape (n, k), in column-major order; with labels of different kinds, the dtype is object
     (:func:`labels_of`).
 
     Parameters
@@ -194,16 +194,16 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str 
     y : array-like of shape (n,), or (n, k) if ``multi_output``
     classify : bool
     name : str
-        The estimator, for messages.
+        The estimator's name, for messages.
     multi_output : bool, "bounds" or "queries"
-        Whether there may be more targets than one, or what two columns are that make one: bounds (:func:`~.censored.check_bounds`), or
-        relevances and queries, as numbers.
+        Whether there may be several targets, or the meaning of two columns that form one target: bounds (:func:`~.censored.check_bounds`),
+        or relevances and queries, as numbers.
 
     Raises
     ------
     ValueError
-        If y is None, not one-dimensional (or two-dimensional, if it may be), holds missing, masked or infinite values, or is of a type
-        the estimator cannot learn.
+        If y is None, not one-dimensional (or two-dimensional, if allowed), has missing, masked or infinite values, or has a type that the
+        estimator does not support.
     TypeError
         If y is a ``numpy.matrix``.
     """
@@ -225,29 +225,29 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str 
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
     given, y = y, _of_one_kind(y)
-    # What is an array of this shape already, scikit-learn looks at as long as it takes to grow a small tree.
+    # For an array of the right shape, scikit-learn's check takes as long as growing a small tree.
     y = np.ascontiguousarray(y) if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=shape is None)
     _refuse_dates(y)
     if not classify:
         return _real_target(y)
     if y.dtype.kind == "f":
         _check_finite(y)
-        if y.dtype.itemsize > 8:  # no model file could hold them
+        if y.dtype.itemsize > 8:  # model files cannot represent longer numbers
             given, y = y, y.astype(np.float64)
         if given is not y and isinstance(given, list | tuple | np.ndarray):
             _check_exact(np.asarray(given, object).ravel().tolist(), y)
     elif y.dtype.kind in "OT":
         y = _labels(y.astype(object))
-    elif y.dtype.kind == "U" and isinstance(given, list | tuple):  # of which other labels may have become text
+    elif y.dtype.kind == "U" and isinstance(given, list | tuple):  # other labels may have been converted to text
         y = _labels(np.array(given, object).ravel()).astype(str)
     _check_discrete(y)
     return y
 
 
 def _of_one_kind(y: Any) -> Any:
-    """Return a column of a frame of booleans, integers or categories as an array that keeps their kind; anything else as it is.
+    """Convert a frame's column of booleans, integers or categories to an array of the same kind; return others unchanged.
 
-    As an array, scikit-learn and NumPy would have some of them as floats.
+    scikit-learn and NumPy would convert some of these to floats.
     """
     if isinstance(y, np.ndarray | list | tuple):
         return y
@@ -275,7 +275,7 @@ def _of_one_kind(y: Any) -> Any:
 
 
 def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
-    """Raise if labels are not the same as those of the array that was made of them, which then may be equal."""
+    """Raise if labels differ from those of the array made from them, in which different labels may be equal."""
     if array.dtype.kind != "f":
         return
     for label, became in zip(labels, array.tolist(), strict=True):
@@ -289,7 +289,7 @@ def _refuse_dates(y: NDArray[Any]) -> None:
 
 
 def _is_wide(y: Any) -> bool:
-    """Return whether y has rows of two columns or more; of a list, the first row tells."""
+    """Return whether y has rows of two or more columns; for a list, by its first row."""
     shape = getattr(y, "shape", None)
     if shape is None:
         first = y[0] if isinstance(y, list | tuple) and len(y) else None
@@ -298,7 +298,7 @@ def _is_wide(y: Any) -> bool:
 
 
 def _cells(y: Any) -> NDArray[Any]:
-    """Return several targets as an array of shape (n, k)."""
+    """Return multi-output targets as an array of shape (n, k)."""
     if is_sparse(y):
         raise TypeError(f"y is a sparse table of shape {y.shape}; wants a dense array: y.toarray()")
     try:
@@ -311,7 +311,7 @@ def _cells(y: Any) -> NDArray[Any]:
 
 
 def _side_by_side(y: Any, classify: bool, name: str) -> NDArray[Any]:
-    """Return numbers or labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
+    """Return numbers or labels of shape (n, k), in column-major order; of one dtype if all are of one kind, otherwise as objects."""
     cells = _cells(y)
     columns = [series.to_native() for _, series in frame_columns(y)] if classify and is_frame(y) else list(cells.T)
     checked = []
@@ -325,13 +325,13 @@ def _side_by_side(y: Any, classify: bool, name: str) -> NDArray[Any]:
 
 
 def common_dtype(arrays: Iterable[NDArray[Any]]) -> np.dtype[Any]:
-    """Return the dtype that holds arrays side by side: theirs, if all are of a kind, otherwise that of objects."""
+    """Return the common dtype of arrays: theirs if all are of one kind, otherwise object."""
     dtypes = [array.dtype for array in arrays]
     return np.result_type(*dtypes) if len({dtype.kind for dtype in dtypes}) == 1 else np.dtype(object)
 
 
 def labels_of(y: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return the labels of one of the targets that :func:`check_target` returned, in a dtype of their own."""
+    """Return the labels of one target from the result of :func:`check_target`, in their own dtype."""
     if y.ndim == 1:
         return y
     column: NDArray[Any] = y[:, k]
@@ -339,7 +339,7 @@ def labels_of(y: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 def _labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels that came as objects; other than text, as the array that they make."""
+    """Return labels of dtype object as the array that they form, except for text."""
     if any(map(is_missing, y)):
         raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
     kinds = {type(label) for label in y}
@@ -355,7 +355,7 @@ def _labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def warn_of_column() -> None:
-    """Warn, as scikit-learn does, that y has the shape (n, 1)."""
+    """Warn, like scikit-learn, that y has the shape (n, 1)."""
     warn(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ), for example using "
         "y[:, 0] or y.iloc[:, 0].",
@@ -383,7 +383,7 @@ def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _owned(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return contiguous, aligned, writeable float64: kernels would be compiled once more for any other, such as pandas gives."""
+    """Return contiguous, aligned, writeable float64: kernels would be compiled again for other arrays, such as those of pandas."""
     return np.require(values, np.float64, ["C", "A", "W"])
 
 
@@ -398,16 +398,17 @@ def _check_finite(y: NDArray[Any]) -> None:
 
 
 def _check_discrete(y: NDArray[Any]) -> None:
-    """Raise scikit-learn's error for labels that it takes for numbers of a regression.
+    """Raise scikit-learn's error for labels that look like a regression target.
 
-    It is shown 20 of them, fractions if there are any: of more labels, it warns of many classes, also in a partition or an evaluation set.
+    Only 20 labels are passed to scikit-learn, fractions first: for more, it warns of many classes, also in a partition or an evaluation
+    set.
     """
     fractions = y[y != np.trunc(y)] if y.dtype.kind == "f" else y[:0]
     check_classification_targets((fractions if len(fractions) else y)[:20])
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
-    """Return the weights as float64 of shape (n,), or None where every row counts once.
+    """Return the weights as float64 of shape (n,), or None if every row has weight 1.
 
     Parameters
     ----------
@@ -417,7 +418,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None
     Raises
     ------
     ValueError
-        If a weight is negative, NaN, infinite or masked, or there are not as many as rows.
+        If a weight is negative, NaN, infinite or masked, or the length is not the number of rows.
     TypeError
         If it is a ``numpy.matrix``.
     """
@@ -438,7 +439,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None
 
 
 def as_floats(values: Any, name: str, wanted: str) -> NDArray[np.float64]:
-    """Return numbers of rows as float64; raise ValueError if they are none, or masked."""
+    """Return numbers of rows as float64; raise ValueError if they are not numbers, or masked."""
     values = without_mask(values, name)
     try:
         return np.asarray(values, dtype=np.float64)
@@ -447,18 +448,18 @@ def as_floats(values: Any, name: str, wanted: str) -> NDArray[np.float64]:
 
 
 def check_lengths(n_rows: int, y: NDArray[Any]) -> None:
-    """Raise if X and y cannot describe the same rows."""
+    """Raise if X and y have different numbers of rows."""
     if n_rows != len(y):
         raise ValueError(f"X has {n_rows} rows but y has {len(y)}; both must describe the same rows")
 
 
 def encode_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the codes of labels, shape (n,); every label must be among the sorted ``classes``."""
+    """Return the codes of labels, shape (n,); every label must be in the sorted ``classes``."""
     return np.searchsorted(classes, y).astype(np.int32)
 
 
 def encode_target(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | None) -> NDArray[Any]:
-    """Return a target that was checked as trees learn it: numbers, or codes of classes, those of several targets side by side."""
+    """Encode a checked target for trees: numbers, or class codes, side by side for multi-output targets."""
     if classes is None:
         return y
     if not isinstance(classes, list):
@@ -470,7 +471,7 @@ def encode_target(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | 
 
 
 def decode_target(target: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | None) -> NDArray[Any]:
-    """Return the numbers, or the labels, that :func:`encode_target` was given."""
+    """Return the numbers or labels of a target encoded by :func:`encode_target`."""
     if classes is None:
         return target
     if not isinstance(classes, list):
@@ -482,7 +483,7 @@ def decode_target(target: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any
 
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
-    """Return the exact sum of weights, which are finite."""
+    """Return the exact sum of finite weights."""
     from dtrees.ensemble.objective.kernels import exact_sum  # imports Numba
 
     return Fraction(exact_sum(weight))

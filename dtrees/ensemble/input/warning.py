@@ -1,4 +1,4 @@
-"""Warnings of a fit: they reach the caller of the fit, also from a worker, and point at the line that called this package."""
+"""Warnings of a fit, which reach the caller of the fit, also from a worker, and refer to the line that called this package."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextvars import ContextVar
 _collected: ContextVar[list[Warning] | None] = ContextVar("collected", default=None)
 
 
-#: Packages whose own lines a user can do nothing about; scikit-learn's are around each fit.
+#: Packages whose lines are skipped; scikit-learn's are around each fit.
 _OURS = ("dtrees", "sklearn")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called this package, or, inside :func:`collected_warnings`, collect the warning."""
+    """Warn with the line that called this package, or, inside :func:`collected_warnings`, collect the warning."""
     collector = _collected.get()
     if collector is None:
         warnings.warn(message, category, stacklevel=_levels_to_the_user())
@@ -25,7 +25,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _levels_to_the_user() -> int:
-    """Return the number of the user's frame, counted from the caller's as 1; Python 3.12 can do that by itself."""
+    """Return the stack level of the user's frame, relative to the caller (1); Python 3.12 has an equivalent."""
     frame = sys._getframe(1)
     level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
@@ -36,7 +36,7 @@ def _levels_to_the_user() -> int:
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[list[Warning]]:
-    """Give the list that this thread's warnings go to for as long as the block lasts.
+    """Yield the list that collects this thread's warnings within the block.
 
     Examples
     --------
