@@ -1,15 +1,15 @@
-"""Predicting with fitted trees: from a block of rows to what a method returns.
+"""Prediction with fitted trees: from a block of rows to the result of a method.
 
 Terms
 -----
 additive trees
-    trees whose values add up to *raw* predictions, one column per output (:class:`AdditiveTrees`). A forest's trees hold a value per class
-    and make one group; boosting has a group of trees for each output.
+    trees whose values add up to *raw* predictions, one column per output (:class:`AdditiveTrees`). A forest's trees have a value per class
+    and form one group; boosting has a group of trees for each output.
 step
     a function from raw predictions to the next form: mean, probabilities, labels.
 
-:class:`Predict`, :class:`FindLeaves` and :class:`Explain` (Shapley values) are functions of a block of rows (array or frame) with all they
-need inside: they are what a backend maps over a collection, so they must pickle, and hold the trees but nothing of the training set.
+:class:`Predict`, :class:`FindLeaves` and :class:`Explain` (Shapley values) are functions of a block of rows (array or frame) that a backend
+maps over a collection. They are picklable, and contain the trees but no training data.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class AdditiveTrees:
     groups : sequence of sequence of Tree
         Per group, trees in the order in which they are added. Groups are side by side in the raw predictions.
     initial : ndarray of float64 of shape (n_outputs,), default=None
-        Where sums start; zero by default.
+        The initial sums; zero by default.
     n_parallel : int, default=1
-        Trees that each group has of a round.
+        Number of trees of each group in a round.
     """
 
     def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None, n_parallel: int = 1) -> None:
@@ -57,24 +57,24 @@ class AdditiveTrees:
         self._paths: tuple[Paths, ...] | None = None
 
     def __reduce__(self) -> Any:
-        # A few arrays for all trees: whoever maps a pickle into memory (joblib) keeps a file open for each.
+        # A few arrays for all trees, since mapping a pickle into memory (joblib) opens a file for each array.
         return _unpickled, (stacked(self.groups) if self.n_rounds else None, len(self.groups), self.initial, self.n_parallel)
 
     @classmethod
     def of_rounds(cls, rounds: Sequence[Sequence[Tree]], initial: NDArray[np.float64]) -> Self:
-        """Return the trees of rounds as boosting grows them: one for each output, then the next parallel tree of each, and so on."""
+        """Return the trees of rounds in boosting order: one for each output, then the next parallel tree of each, and so on."""
         n = len(initial)
         groups = [[tree for trees in rounds for tree in trees[output::n]] for output in range(n)]
         return cls(groups, initial, len(rounds[0]) // n if rounds else 1)
 
     @property
     def n_rounds(self) -> int:
-        """Rounds, or trees of a forest."""
+        """The number of rounds, or of trees of a forest."""
         return len(self.groups[0]) // self.n_parallel
 
     @property
     def rounds(self) -> list[list[Tree]]:
-        """The trees of each round, as :meth:`of_rounds` takes them."""
+        """The trees of each round, in the order of :meth:`of_rounds`."""
         in_order, n = [tree for trees in zip(*self.groups, strict=True) for tree in trees], len(self.groups) * self.n_parallel
         return [in_order[first : first + n] for first in range(0, len(in_order), n)]
 
@@ -100,12 +100,12 @@ class AdditiveTrees:
         return {f"{g}.{name}": array for g, arrays in enumerate(packs) for name, array in arrays.items()}
 
     def take_packed(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Predict from arrays that :meth:`packed_arrays` gave, rows of float32 too, and make the trees read-only.
+        """Predict with arrays from :meth:`packed_arrays`, also for rows of float32, and make the trees read-only.
 
         Raises
         ------
         ValueError
-            If they are not what these trees are when packed.
+            If they differ from the packed form of these trees.
         """
         from dtrees.tree.mapping import packed_of
 
@@ -126,7 +126,7 @@ class AdditiveTrees:
         return self._paths
 
     def _threads(self, n_rows: int, n_trees: int, n_jobs: int | None) -> int:
-        """Return how many threads to use; counting cores takes longer than predicting a few rows."""
+        """Return the number of threads to use; counting cores takes longer than predicting a few rows."""
         from dtrees.tree.predict import SERIAL_WORK
 
         return 1 if n_rows * n_trees <= SERIAL_WORK and n_jobs != 0 else effective_n_jobs(n_jobs)
@@ -142,7 +142,7 @@ class AdditiveTrees:
         return raw if self.initial is None else raw + self.initial
 
     def staged_raw(self, X: NDArray[Any], n_jobs: int | None) -> Iterator[NDArray[np.float64]]:
-        """Yield raw predictions after each round, the same as :meth:`raw` gives for so many rounds."""
+        """Yield raw predictions after each round, equal to those of :meth:`raw` for the same number of rounds."""
         from dtrees.tree.predict import add_tree
 
         n_threads = self._threads(X.shape[0], 1, n_jobs)
@@ -166,27 +166,26 @@ class AdditiveTrees:
 def _unpickled(
     arrays: dict[str, NDArray[Any]] | None, n_groups: int, initial: NDArray[np.float64] | None, n_parallel: int = 1
 ) -> AdditiveTrees:
-    """Return trees that were pickled."""
+    """Restore pickled trees."""
     return AdditiveTrees([()] * n_groups if arrays is None else restacked(arrays), initial, n_parallel)
 
 
 @dataclass(frozen=True)
 class Predict:
-    """A block of rows to predictions.
+    """Maps a block of rows to predictions.
 
     Attributes
     ----------
     schema : Schema
     trees : AdditiveTrees
     steps : tuple of callable
-        Applied to the raw predictions, one after the other.
+        Applied to the raw predictions in sequence.
     n_jobs : int or None
-        As the estimator's; resolved where the function runs.
+        As in the estimator; resolved where the function runs.
     n_rounds : int or None
-        Use only so many of the first rounds.
+        Number of rounds to use, from the first one.
     start : callable or None
-        From a block of rows, and what was given beside them (``base_margin``), to the raw predictions that the trees' are added to, of
-        shape (n, n_outputs).
+        Maps a block of rows, and the values passed with them (``base_margin``), to the initial raw predictions, of shape (n, n_outputs).
     """
 
     schema: Schema
@@ -216,7 +215,7 @@ class Predict:
 
 @dataclass(frozen=True)
 class FindLeaves:
-    """A block of rows to leaf numbers."""
+    """Maps a block of rows to leaf numbers."""
 
     schema: Schema
     trees: AdditiveTrees
@@ -229,20 +228,20 @@ class FindLeaves:
 
 @dataclass(frozen=True)
 class Explain:
-    """A block of rows to Shapley values.
+    """Maps a block of rows to Shapley values.
 
     Attributes
     ----------
     schema : Schema
     trees : AdditiveTrees
     scale : float
-        What sums over trees are divided by.
+        The divisor of sums over trees.
     n_jobs : int or None
-        As the estimator's; resolved where the function runs.
+        As in the estimator; resolved where the function runs.
     background : ndarray or SparseRows or None
-        Rows that stand for what is unknown; without, the weights of nodes do.
+        Rows that represent unknown values; by default, node weights are used.
     interactions : bool
-        Whether values are of pairs of columns.
+        Whether values are computed for pairs of columns.
     """
 
     schema: Schema
@@ -253,9 +252,9 @@ class Explain:
     interactions: bool = False
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        """Explain a block of rows: shape (n, n_features, n_outputs), without the last axis where there is one output.
+        """Explain a block of rows: shape (n, n_features, n_outputs), without the last axis for a single output.
 
-        Of pairs, shape (n, n_features, n_features, n_outputs).
+        For interactions, shape (n, n_features, n_features, n_outputs).
         """
         from dtrees.tree.shapley import add_interventional_values, add_values
 
@@ -276,7 +275,7 @@ class Explain:
         return out[..., 0] if out.shape[-1] == 1 else out
 
     def expected(self) -> NDArray[np.float64]:
-        """Return what values are added to, shape (n_outputs,): the mean over the background, or that of the leaves by weight."""
+        """Return the base of the values, shape (n_outputs,): the mean over the background, or the weighted mean of the leaves."""
         if self.background is not None:
             raw = self.trees.raw(self.background, self.n_jobs)
             return np.asarray(raw.mean(axis=0) / self.scale)
@@ -297,12 +296,12 @@ class Mean:
 
 @dataclass(frozen=True)
 class Labels:
-    """Step: class probabilities, of several targets side by side, to the label of the largest of each, the first one of equals."""
+    """Step: class probabilities, side by side for multi-output targets, to the label of the largest, or the first of equals, for each."""
 
     classes: tuple[NDArray[Any], ...]
 
     def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Take the labels, shape (n,) or (n, n_targets)."""
+        """Return the labels, shape (n,) or (n, n_targets)."""
         if len(self.classes) == 1:
             return self.classes[0].take(np.argmax(probabilities, axis=1), axis=0)
         labels = np.empty((probabilities.shape[0], len(self.classes)), common_dtype(self.classes))
@@ -312,17 +311,17 @@ class Labels:
 
 
 def by_target(classes: Any) -> list[NDArray[Any]]:
-    """Return the classes of each target, from those of one or a list of those of several; none for regression."""
+    """Return the classes of each target as a list, from an array for one target or a list for several; empty for regression."""
     return [] if classes is None else classes if isinstance(classes, list) else [classes]
 
 
 def split_targets(values: NDArray[Any], classes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the columns of values that belong to each of several targets, given their classes."""
+    """Return the columns of values that belong to each target, given the classes of all targets."""
     return np.split(values, np.cumsum([len(labels) for labels in classes])[:-1], axis=1)
 
 
 def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any]:
-    """Return what :func:`split_targets` does of a lazy collection; columns of frames are called by their classes."""
+    """Return the result of :func:`split_targets` for a lazy collection; columns of frames are named by classes."""
     ends = np.cumsum([len(labels) for labels in classes]).tolist()
     parts = []
     for labels, end in zip(classes, ends, strict=True):

@@ -1,11 +1,11 @@
-"""What a fitted estimator is, as plain data and arrays: the content of a model file.
+"""The state of a fitted estimator as plain data and arrays: the content of a model file.
 
-State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
-grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
-a ``RandomState`` or ``Generator``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a
-callable ``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model
-whose trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may be damaged and kernels do
-not check bounds; the same is checked before saving, so that what is saved can be restored.
+The state contains everything that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and the growth
+of the trees. Data of training rows (out-of-bag predictions) are left out, and parameters that are not plain data are replaced: a
+``RandomState`` or ``Generator``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` by None, a callable
+``oob_score`` by True, a scorer as ``scoring`` by "loss", an objective as ``loss`` by "custom", which supports prediction but not fitting. A
+model whose trees start from an estimator is refused, as files contain no code. Restoring checks everything, since files may be damaged and
+kernels do not check bounds; saving performs the same checks, so that every saved model can be restored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
 
-#: Fitted attributes that are numbers, with their types, where an estimator has them.
+#: Fitted attributes that are numbers, with their types, if an estimator has them.
 _NUMBERS: dict[str, tuple[type, ...]] = {
     "max_features_": (int,),
     "learning_rate_": (int, float),
@@ -45,22 +45,22 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 }
 #: Fitted attributes that are 1-D arrays of floats, one for each round.
 SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
-#: And other ones.
+#: Further arrays of floats.
 _ARRAYS = ("event_times_", "cumulative_baseline_hazard_", "conformity_scores_")
-#: What is known of a fit besides, with types; attributes have an underscore before these names, and False says nothing.
+#: Further fitted attributes, with their types; attribute names have a leading underscore, and False stands for a missing one.
 _FACTS = {"boosted": bool, "seed": int, "validated_by": str}
-#: How the names of arrays begin that hold trees as prediction wants them.
+#: Prefix of the names of arrays with packed trees.
 PACKED = "packed."
-#: Bytes that labels may take beyond what the longest of them needs: space for a dtype that is wider than its labels.
+#: Number of bytes that labels may take beyond the length of the longest one, for a dtype that is wider than its labels.
 _SPARE_BYTES = 2**24
-#: The least that limits of trees may be, and what they must be below.
+#: Limits of tree parameters: the smallest value, and an exclusive upper bound.
 _BOUNDS = {"max_leaf_nodes": (2, LARGEST_INTEGER + 1), "max_depth": (1, LARGEST_INTEGER + 1)}
 
 
 class EstimatorState(BaseEstimator):
-    """Mixin: an estimator to metadata and arrays, and back."""
+    """Mixin: conversion of an estimator to metadata and arrays, and back."""
 
-    #: Whether trees come in one group per output (boosting) rather than in one group in all.
+    #: Whether trees form one group per output (boosting) instead of a single group.
     _GROUP_PER_OUTPUT: ClassVar[bool] = False
 
     _schema: Schema
@@ -69,12 +69,12 @@ class EstimatorState(BaseEstimator):
     _boosted: bool
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata that JSON can hold, and named arrays; if ``mappable``, with all that prediction needs, as it needs it.
+        """Return metadata for JSON, and named arrays; if ``mappable``, including the arrays of prediction in their final form.
 
         Raises
         ------
         ValueError
-            If the estimator could not be restored from them, by a parameter that was set since the fit, say.
+            If the estimator could not be restored from them, for example because a parameter was changed after the fit.
         """
         metadata: dict[str, Any] = {
             "parameters": {name: plain(value) for name, value in self.get_params(deep=False).items()},
@@ -132,12 +132,12 @@ class EstimatorState(BaseEstimator):
         metadata : dict
         arrays : dict from str to ndarray
         mapped : bool, default=False
-            Whether the estimator is to work with these very arrays, those of a ``mappable`` state.
+            Whether the estimator uses the given arrays themselves, from a ``mappable`` state.
 
         Raises
         ------
         ValueError
-            If metadata and arrays do not describe such an estimator.
+            If metadata and arrays are not a valid description.
         """
         try:
             model: Any = cls._restore_facts(metadata, arrays)
@@ -157,7 +157,7 @@ class EstimatorState(BaseEstimator):
 
     @classmethod
     def _restore_facts(cls, metadata: Any, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return an estimator that has all but trees; raises ValueError for what cannot be."""
+        """Return an estimator with everything but trees; raises ValueError for invalid data."""
         owner = "the model's state"
         parameters = take(metadata, "parameters", dict, owner)
         unknown = parameters.keys() - set(parameter_names(cls))
@@ -212,7 +212,7 @@ class EstimatorState(BaseEstimator):
         return model
 
     def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Set the trees; raises ValueError or KeyError for what cannot be."""
+        """Set the trees; raises ValueError or KeyError for invalid data."""
         n_values = sum(map(len, by_target(getattr(self, "classes_", None)))) or self._n_targets
         n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, n_values)
         groups = unstacked(arrays, n_groups, n_values, len(self._schema))
@@ -241,9 +241,9 @@ def take_classes(estimator: Any, classes: Any) -> None:
 
 
 def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]) -> int:
-    """Return the number of targets, of which, in boosting, each has trees and an initial prediction; raises ValueError for another."""
+    """Return the number of targets, which in boosting must match the trees and initial predictions; raises ValueError otherwise."""
     if model._GROUP_PER_OUTPUT:
-        fits = is_classifier(model) or arrays["initial"].shape == (n_targets,)  # of classes, these say how many there are
+        fits = is_classifier(model) or arrays["initial"].shape == (n_targets,)  # for classification, the classes give their number
     else:
         fits = n_targets <= arrays["trees.value"].shape[-1]
     if not fits or n_targets < 2:
@@ -252,7 +252,7 @@ def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]
 
 
 def _restore_by_size(model: Any) -> None:
-    """Check what parameters that may be "auto" came to; files of earlier versions have numbers instead, and nothing that they came to."""
+    """Check the resolved values of parameters that may be "auto"; files of earlier versions have numbers without resolved values."""
     for name in NAMES:
         given, found = getattr(model, name), getattr(model, f"{name}_", None)
         least, beyond = _BOUNDS.get(name, (0, math.inf))
@@ -260,7 +260,7 @@ def _restore_by_size(model: Any) -> None:
             raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least {least}")
         if hasattr(model, f"{name}_"):
             continue
-        if name == "split_shrinkage" and is_auto(given):  # of versions without it
+        if name == "split_shrinkage" and is_auto(given):  # from versions without it
             given = 0.0
         if is_auto(given):
             raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
@@ -271,9 +271,9 @@ def _restore_by_size(model: Any) -> None:
 
 
 def _check_categories(tree: Tree, n_categories: NDArray[np.integer]) -> None:
-    """Raise ValueError if a node splits on categories that its column, which has so many, has not."""
+    """Raise ValueError if a node splits on categories that its column does not have."""
     node, offset, words = tree.categories
-    n_bits = 32 * (np.diff(offset) - 1) + np.frexp(np.append(words, 0)[offset[1:] - 1])[1]  # up to the highest one set
+    n_bits = 32 * (np.diff(offset) - 1) + np.frexp(np.append(words, 0)[offset[1:] - 1])[1]  # up to the highest bit that is set
     if np.any(n_bits > n_categories[tree.feature[node]]):
         raise ValueError("the model's trees have sets of categories that their columns have not")
     by_number = np.flatnonzero((tree.feature >= 0) & np.isfinite(tree.threshold))
@@ -295,12 +295,12 @@ def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
-    """Return batches of a forest from descriptions of their plans and their tree numbers.
+    """Return batches of a forest, given descriptions of their plans and their tree numbers.
 
     Raises
     ------
     ValueError
-        If they are not those of such a forest.
+        If they do not belong to such a forest.
     """
     if type(data) is not list or not all(type(batch) is list and len(batch) == 3 for batch in data):
         raise ValueError("the model's batches are not a list of plans and bounds")
@@ -313,17 +313,17 @@ def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]
 
 
 def _targets_of(model: Any) -> tuple[int, ...]:
-    """Return the number of classes of each target, 1 for each number of several, and 0 for the only one."""
+    """Return the number of classes of each target, 1 for each of several numeric targets, 0 for a single one."""
     classes = by_target(getattr(model, "classes_", None))
     return tuple(map(len, classes)) or ((1,) * model._n_targets if model._n_targets > 1 else (0,))
 
 
-#: What files of the first version call criteria.
+#: The criteria in files of the first version, by number.
 _NUMBERED_CRITERIA = ("squared_error", "gini", "entropy", "newton", "absolute_error")
 
 
 def _criterion_name(described: Any) -> str:
-    """Return the name of a registered criterion from what a file says, a name or a number; raise ValueError if there is none."""
+    """Return the name of a registered criterion, given a file's name or number; raise ValueError if there is none."""
     if isinstance(described, int) and 0 <= described < len(_NUMBERED_CRITERIA):
         return _NUMBERED_CRITERIA[described]
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
@@ -331,12 +331,12 @@ def _criterion_name(described: Any) -> str:
     return criterion_named(str(described)).name
 
 
-#: What of a plan is restored separately, or follows from the model.
+#: Fields of a plan that are restored separately, or follow from the model.
 _APART = {"rules", "checkpoint", "targets"}
 
 
 def _restore_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
-    """Return those fields of a plan, or of its rules, that a file describes: those of earlier versions have fewer."""
+    """Return the fields of a plan, or of its rules, in a file; files of earlier versions have fewer."""
     annotations = get_type_hints(kind)
     return {
         name: annotated(data[name], annotations[name], f"the model's plan has {name}", least=-1 if name == "monotonic" else 0)
@@ -372,7 +372,7 @@ def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> Fores
 
 
 def _restore_labels(data: Any, n_targets: int) -> Any:
-    """Return the classes that a model's state describes, of several targets a list of those of each."""
+    """Return the classes in a model's state, for multi-output targets a list of those of each."""
     if n_targets == 1:
         return _restore_classes(data)
     if type(data) is not list or len(data) != n_targets:
@@ -381,7 +381,7 @@ def _restore_labels(data: Any, n_targets: int) -> Any:
 
 
 def _restore_classes(data: Any) -> NDArray[Any]:
-    """Return the classes that a dtype and a list of labels describe, not larger than they need be."""
+    """Return classes from a dtype and a list of labels, not larger than necessary."""
     owner = "the model's classes"
     name, values = take(data, "dtype", str, owner), take(data, "values", list, owner)
     check_labels(values, owner)

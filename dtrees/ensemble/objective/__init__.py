@@ -1,1 +1,1 @@
-"""The losses that boosting descends, and their arithmetic."""
+"""The losses of boosting, and their kernels."""

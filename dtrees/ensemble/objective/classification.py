@@ -1,4 +1,4 @@
-"""Losses of classes: log loss, of two classes by one raw prediction, of more by one for each, and the exponential loss of two."""
+"""Losses of classification: log loss, with one raw prediction for two classes and one per class for more, and the exponential loss."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class BinaryLogLoss(OneOutput):
 
 @dataclass(frozen=True)
 class MultinomialLogLoss(BaseLoss):
-    """Log loss of K classes; raw predictions are log probabilities up to a constant a row (softmax).
+    """Log loss of K classes; raw predictions are log probabilities up to a constant for each row (softmax).
 
-    The hessian of one output is taken as K / (K - 1) times its diagonal p (1 - p): the K trees of a round move all outputs at once, and
+    The hessian of one output is K / (K - 1) times its diagonal element p (1 - p): the K trees of a round change all outputs at once, and
     with this factor a round is the symmetric step of Friedman (2001), equation 33, and for K = 2 the step of the binary loss.
     """
 
@@ -59,7 +59,7 @@ class MultinomialLogLoss(BaseLoss):
         return kernels().log(_class_shares(target, weight, self.n_outputs))
 
     def open_round(self, raw: Floats, opened: Floats) -> None:
-        """Write the probabilities of the classes, up to a factor a row."""
+        """Write the class probabilities, up to a factor for each row."""
         kernels().exponentials(raw, opened)
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
@@ -79,25 +79,25 @@ class MultinomialLogLoss(BaseLoss):
         return found
 
     def raw_predictions(self, predicted: Floats) -> Floats:
-        """Return logarithms of probabilities less their mean over classes, shape (n, K)."""
+        """Return logarithms of probabilities minus their mean over classes, shape (n, K)."""
         logarithms = kernels().log(_inside(predicted))
         return np.asarray(logarithms - logarithms.mean(axis=1, keepdims=True))
 
 
 def log_loss_for(n_classes: int) -> BinaryLogLoss | MultinomialLogLoss:
-    """Return the log loss of so many classes."""
+    """Return the log loss for a number of classes."""
     return BinaryLogLoss() if n_classes == 2 else MultinomialLogLoss(n_classes)
 
 
 def _class_shares(target: Target, weight: Floats | None, n_classes: int) -> Floats:
-    """Return the weight of each class over all weight; a class of weight zero gets a tiny share, so that its log is finite."""
+    """Return the weighted share of each class; a class of weight zero gets a tiny share, so that its logarithm is finite."""
     sums = np.bincount(target, weights=weight, minlength=n_classes).astype(np.float64)
     shares = sums / sums.sum()
     return np.clip(shares, np.finfo(np.float64).eps, 1 - np.finfo(np.float64).eps)
 
 
 def _inside(predicted: Floats) -> Floats:
-    """Return probabilities that are neither 0 nor 1, as scikit-learn's boosting bounds those of ``init``."""
+    """Return probabilities clipped to values other than 0 and 1, as in scikit-learn's boosting with ``init``."""
     least = float(np.finfo(np.float32).eps)
     return np.clip(predicted, least, 1.0 - least)
 
@@ -114,7 +114,7 @@ class Exponential(OneOutput):
         return 0.5 * BinaryLogLoss().initial(target, weight)
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g, the loss with the sign of the class that the row is not, and h, the loss."""
+        """Write the loss, with positive sign for the first class and negative for the second, to g, and the loss to h."""
         kernels().exponential_gradients(target, opened[output], g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:

@@ -1,15 +1,15 @@
-"""The arithmetic of losses, one row after the other, so that results do not depend on threads or on the width of vector units.
+"""Kernels of losses, which process one row after the other, so that results do not depend on threads or on the width of vector units.
 
 Deviances
     ``raw`` is the logarithm of the prediction.
 Quantiles of residuals
-    What leaves hold where a loss follows from the order of residuals, not from their sums. Rows have whole numbers for weights (fixed
-    point), so that sums of weights are the same in any order. The q-quantile of some rows is the least residual up to which the rows weigh
-    q of all; where they weigh just that, it is halfway to the next residual. Every such value minimises the pinball loss, and for q of 1/2
-    it is the weighted median as NumPy has it.
+    The leaf values of losses that depend on the order of residuals instead of their sums. Row weights are integers (fixed
+    point), so that sums of weights are the same in any order. The q-quantile of some rows is the least residual whose cumulative weight
+    exceeds q of the total; if a cumulative weight equals it, the midpoint to the next residual. Every such value minimises the pinball
+    loss, and for q = 1/2 it is the weighted median as in NumPy.
 Sums without rounding
-    A float is an integer times a power of two, and there are only 2,046 powers: integers of equal power are added up as integers, and only
-    the total is put together from them. So a sum is the same in any order, and sums of partitions add up to the sum of the whole.
+    A float is an integer times a power of two, and there are only 2,046 exponents: integers with equal exponents are added up as
+    integers, and the total is computed from these sums. It is therefore the same in any order, and sums of partitions add up exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dtrees.split.numbers.elementary import exponential, exponential_of_any, log
 from dtrees.split.numbers.elementary import log as log
 from dtrees.split.search.deviations import weights_in_bits
 
-#: Rows that are done at a time where all their raw predictions are wanted.
+#: Number of rows that are processed at a time if all their raw predictions are needed.
 _BLOCK = 512
 
 
@@ -51,7 +51,7 @@ def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> A
 
 @kernel
 def squared_errors(target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write the squares of ``target - raw``, infinite where they are too large."""
+    """Write the squares of ``target - raw``, infinite if they are too large."""
     for i in range(target.size):
         difference = target[i] - raw[i]
         out[i] = difference * difference
@@ -59,7 +59,7 @@ def squared_errors(target: NDArray[np.float64], raw: NDArray[np.float64], out: N
 
 @kernel
 def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
-    """Write the derivatives of the log loss by the log odds."""
+    """Write the derivatives of the log loss with respect to the log odds."""
     for i in range(target.size):
         # The smaller probability is computed directly, not as 1 - p, so that the hessian of a confident row does not round to zero.
         e = exponential(-abs(raw[i]))
@@ -77,8 +77,8 @@ def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArra
     """Write log(1 + exp(-raw)) for class 1 and log(1 + exp(raw)) for class 0."""
     for i in range(target.size):
         out[i] = exponential(-abs(raw[i]))
-    # With s = e / (2 + e), log(1 + e) = 2 artanh(s) = 2 (s + s**3 / 3 + s**5 / 5 + ...). As s is 1 / 3 at most, 19 terms are all that
-    # counts; they take a tenth of the time of log1p, as this loop, without calls, does several rows at a time.
+    # With s = e / (2 + e), log(1 + e) = 2 artanh(s) = 2 (s + s**3 / 3 + s**5 / 5 + ...). As s is at most 1 / 3, 19 terms suffice; they take
+    # a tenth of the time of log1p, since this loop, without calls, is vectorized.
     for i in range(target.size):
         s = out[i] / (2.0 + out[i])
         square, series = s * s, 0.0
@@ -113,7 +113,7 @@ def probabilities(raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
 
 @kernel
 def exponentials(raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write exp(raw) of each row, of shape (K, n), divided by the largest of the row."""
+    """Write exp(raw), of shape (K, n), divided by the largest value of each row."""
     highest, some = np.empty(_BLOCK), np.empty(_BLOCK)
     for first in range(0, raw.shape[1], _BLOCK):
         m = min(_BLOCK, raw.shape[1] - first)
@@ -135,7 +135,7 @@ def _note_highest(raw, first, highest):
 
 @inner_kernel
 def _exponentials_of(raw, k, first, highest, out):
-    """Write one class's exponentials of a block, which are done several at a time where they lie side by side."""
+    """Write one class's exponentials of a block; contiguous values are vectorized."""
     for i in range(out.size):
         out[i] = raw[k, first + i] - highest[i]
     for i in range(out.size):
@@ -146,7 +146,7 @@ def _exponentials_of(raw, k, first, highest, out):
 def multinomial_gradients(
     target: NDArray[np.int32], exponentials: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
 ) -> None:
-    """Write the derivatives of the log loss by the raw prediction of one class; its arguments are of shape (K, n)."""
+    """Write the derivatives of the log loss with respect to the raw prediction of one class; arguments have shape (K, n)."""
     n_outputs = exponentials.shape[0]
     factor = n_outputs / (n_outputs - 1.0)
     for i in range(target.size):
@@ -254,14 +254,14 @@ def _swap(values, weights, i, j):
 
 @inner_kernel
 def _pivot(values, first, last):
-    """Return the middle one of three of the values."""
+    """Return the median of three of the values."""
     a, b, c = values[first], values[(first + last) // 2], values[last - 1]
     return max(min(a, b), min(max(a, b), c))
 
 
 @inner_kernel
 def quantile_of(values, weights, n, q):
-    """Return the weighted q-quantile of the first ``n`` values, which are reordered; ``weights`` may be empty. It is never -0.0."""
+    """Return the weighted q-quantile of the first ``n`` values, never -0.0; values are reordered, and ``weights`` may be empty."""
     weighted = weights.shape[0] > 0
     total = n
     if weighted:
@@ -303,7 +303,7 @@ def quantile_of(values, weights, n, q):
 
 @inner_kernel
 def _gather(target, raw, weight, rows, start, stop, values, weights):
-    """Write the residuals, and weights, of a leaf's rows."""
+    """Write the residuals and weights of a leaf's rows."""
     for i in range(stop - start):
         row = rows[start + i]
         values[i] = target[row] - raw[row]
@@ -331,13 +331,13 @@ def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):
 
 @kernel
 def leaf_centers(target, raw, weight, rows, start, stop, delta, out):
-    """Write the median residual of each leaf, plus the mean deviation from it, cut off at ``delta`` (Friedman 2001, algorithm 4)."""
+    """Write the median residual of each leaf plus the mean deviation from it, clipped at ``delta`` (Friedman 2001, algorithm 4)."""
     values, weights = _buffers(weight, start, stop)
     for leaf in range(start.shape[0]):
         n = stop[leaf] - start[leaf]
         _gather(target, raw, weight, rows, start[leaf], stop[leaf], values, weights)
         median = quantile_of(values, weights, n, 0.5)
-        # In the order of the rows again: a sum of floats depends on it.
+        # Gathered again in row order, on which a sum of floats depends.
         _gather(target, raw, weight, rows, start[leaf], stop[leaf], values, weights)
         total = weight_of_all = 0.0
         for i in range(n):
@@ -349,7 +349,7 @@ def leaf_centers(target, raw, weight, rows, start, stop, delta, out):
 
 @kernel
 def residual_quantile(target, raw, weight, q, absolute):
-    """Return the q-quantile of residuals, or of what they are apart from their signs, over the rows that have a weight."""
+    """Return the q-quantile of residuals, or of their absolute values, over the rows with a positive weight."""
     n_rows = target.shape[0]
     values, weights = np.empty(n_rows), np.empty(weight.shape[0], np.int64)
     n = 0
@@ -372,14 +372,14 @@ def target_quantile(target: NDArray[np.float64], weight: NDArray[np.float64] | N
 
 @kernel
 def pinball_gradients(target, raw, alpha, g):
-    """Write the derivatives of the pinball loss, 0 where it has none."""
+    """Write the derivatives of the pinball loss, 0 where it is not differentiable."""
     for i in range(target.shape[0]):
         g[i] = 1.0 - alpha if raw[i] > target[i] else -alpha if raw[i] < target[i] else 0.0
 
 
 @kernel
 def pinball_loss(target, raw, alpha, out):
-    """Write alpha times each residual above zero, and alpha - 1 times each below."""
+    """Write alpha times each positive residual, and alpha - 1 times each negative one."""
     for i in range(target.shape[0]):
         residual = target[i] - raw[i]
         out[i] = max(alpha * residual, (alpha - 1.0) * residual)
@@ -387,20 +387,20 @@ def pinball_loss(target, raw, alpha, out):
 
 @kernel
 def huber_gradients(target, raw, delta, g):
-    """Write prediction less target, cut off at ``delta`` on both sides."""
+    """Write prediction minus target, clipped at ``delta`` on both sides."""
     for i in range(target.shape[0]):
         g[i] = min(max(raw[i] - target[i], -delta), delta)
 
 
 @kernel
 def huber_loss(target, raw, delta, out):
-    """Write half the square of each residual up to ``delta``, and what goes on straight from there."""
+    """Write half the square of each residual up to ``delta``, and its linear continuation beyond."""
     for i in range(target.shape[0]):
         residual = abs(target[i] - raw[i])
         out[i] = 0.5 * residual * residual if residual <= delta else delta * (residual - 0.5 * delta)
 
 
-#: What the exponent bits of a float are off by, where its mantissa is taken for an integer.
+#: Offset of a float's exponent bits if its mantissa is treated as an integer.
 _BIAS = 1075
 
 #: A sum: exact, or infinite or NaN.
@@ -413,14 +413,14 @@ def exact_sum(values: NDArray[np.float64]) -> Sum:
     Returns
     -------
     Fraction
-        Or a float, infinite or NaN, if one of the values is, or if infinities cancel out.
+        A float, infinite or NaN, if one of the values is, or if infinities cancel out.
 
     Examples
     --------
     >>> float(exact_sum(np.array([1e16, 1.0, 1.0, -1e-300])))
     1.0000000000000002e+16
     """
-    values = np.require(values, np.float64, ["C", "W"])  # the kernel would be compiled once more for read-only arrays
+    values = np.require(values, np.float64, ["C", "W"])  # the kernel would be compiled again for read-only arrays
     high, low = np.zeros(2048, np.int64), np.zeros(2048, np.int64)
     _add_up(values.view(np.int64), high, low)
     if high[2047]:
@@ -435,7 +435,7 @@ def exact_sum(values: NDArray[np.float64]) -> Sum:
 
 
 def ratio(total: Sum, weight: Sum) -> float:
-    """Return one sum over another, rounded once; NaN over zero, and infinite where no float is so large.
+    """Return the quotient of two sums, rounded once; NaN for 0 / 0, infinite if it exceeds the range of floats.
 
     Examples
     --------
@@ -452,7 +452,7 @@ def ratio(total: Sum, weight: Sum) -> float:
 
 @kernel
 def _add_up(bits, high, low):
-    """Add integers by exponent, their last 27 bits apart so that nothing overflows; ``bits`` are those of the floats."""
+    """Add integers by exponent, with their last 27 bits separate to avoid overflow; ``bits`` are those of the floats."""
     for i in range(bits.shape[0]):
         exponent = (bits[i] >> 52) & 2047
         mantissa = bits[i] & 0xFFFFFFFFFFFFF
@@ -462,7 +462,7 @@ def _add_up(bits, high, low):
         if exponent:
             mantissa |= 1 << 52
         else:
-            exponent = 1  # of numbers too small for a leading bit
+            exponent = 1  # of subnormal numbers
         if bits[i] < 0:
             mantissa = -mantissa
         high[exponent] += mantissa >> 27

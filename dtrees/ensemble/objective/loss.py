@@ -1,13 +1,13 @@
-"""What a loss is: the parts that boosting needs of it; and the loss of several targets, with a tree a round for each output of each.
+"""The interface of losses in boosting, and the loss of multi-output targets, with a tree for each output of each target in a round.
 
 Terms
 -----
 raw prediction
     the sum of the trees: the value itself for squared error, log odds for two classes, unnormalised log probabilities for more.
 link
-    how raw predictions become what is predicted: :meth:`LinkedLoss.predictions`.
+    the mapping from raw predictions to predictions: :meth:`LinkedLoss.predictions`.
 
-Losses are small, immutable, picklable, and described by their ``repr``. A loss is added by a class in a module beside this one and a line
+Losses are small, immutable, picklable, and described by their ``repr``. To add a loss, write a class in a module of this package and a line
 in :mod:`dtrees.ensemble.objective.registry`.
 """
 
@@ -26,73 +26,73 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Loss
 
-#: Arrays of losses: numbers, integers, and targets, which are numbers or codes of classes.
+#: Arrays of losses: floats, integers, and targets, which are numbers or class codes.
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Target = NDArray[Any]
 
-#: Targets that differ by less, relatively, are taken for equal where trees without splits are to be warned of.
+#: Targets with smaller relative differences count as equal in the warning of trees without splits.
 ROUNDING = 1e-9
-#: What a loss must have of its own; see :class:`~dtrees.engine.plan.plans.Loss` and :class:`LinkedLoss`. :class:`BaseLoss` has the rest.
+#: The parts that a loss must define; see :class:`~dtrees.engine.plan.plans.Loss` and :class:`LinkedLoss`. :class:`BaseLoss` has the others.
 PARTS = ("n_outputs", "constant_hessian", "initial", "open_round", "gradients", "pointwise", "predictions")
 
 
 class LinkedLoss(Loss, Protocol):
-    """A loss that also says what raw predictions mean."""
+    """A loss that also defines the meaning of raw predictions."""
 
     def predictions(self, raw: Floats) -> Floats:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
     def raw_predictions(self, predicted: Floats) -> Floats:
-        """Return the raw predictions, shape (n, K), of predictions as :meth:`predictions` returns them."""
+        """Return the raw predictions, shape (n, K), given the result of :meth:`predictions`."""
 
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
-        """Where there are several targets, the loss of each; otherwise none."""
+        """The loss of each target, for multi-output targets; otherwise empty."""
 
 
 class BaseLoss:
-    """Mixin: what most losses have. Every target will do, every round has the same loss, and leaves hold Newton steps."""
+    """Mixin with defaults of most losses: they accept all targets, do not change with rounds, and leaves have Newton steps."""
 
     measures_leaves: ClassVar[bool] = False
     takes_all_rows: ClassVar[bool] = False
 
     @property
     def residual_quantiles(self) -> tuple[float, ...] | None:
-        """None: leaves hold no quantiles."""
+        """None, as leaves do not have quantiles."""
         return None
 
     @property
     def cut_quantile(self) -> float | None:
-        """None: no residual is cut off."""
+        """None, as residuals are not clipped."""
         return None
 
     def cut_at(self, sizes: tuple[float, ...]) -> Self:
-        """Return the loss itself."""
+        """Return this loss."""
         return self
 
     def check(self, target: Target) -> None:
         """Accept all targets."""
 
     def for_round(self, target: Target, raw: Floats, weight: Any) -> Self:
-        """Return the loss itself."""
+        """Return this loss."""
         return self
 
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
-        """Return the loss itself."""
+        """Return this loss."""
         return self
 
     def limit_steps(self, values: Floats, learning_rate: float) -> None:
-        """Leave Newton steps as they are."""
+        """Do not change Newton steps."""
 
     def measure_leaves(
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
-        """Raise: leaves hold Newton steps."""
+        """Raise NotImplementedError, as leaves have Newton steps."""
         raise NotImplementedError(f"{type(self).__name__} does not measure leaves")
 
     def raw_predictions(self, predicted: Floats) -> Floats:
-        """Raise: not every loss can start from given predictions."""
+        """Raise TypeError, as not every loss can start from given predictions."""
         raise TypeError(f"the loss {type(self).__name__} has no raw_predictions, so init cannot be an estimator; wants None or 'zero'")
 
     def negligible(self, initial: Floats) -> float:
@@ -101,12 +101,12 @@ class BaseLoss:
 
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
-        """None: there is one target."""
+        """Empty, as there is one target."""
         return ()
 
 
 class OneOutput(BaseLoss):
-    """Mixin: a loss of one raw prediction, whose gradients follow from it directly."""
+    """Mixin: a loss of one raw prediction, from which its gradients follow directly."""
 
     def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the raw prediction."""
@@ -115,12 +115,12 @@ class OneOutput(BaseLoss):
 
 @dataclass(frozen=True)
 class OfAllRows(BaseLoss):
-    """Base of losses whose derivatives are made of all rows at once, weights included. Of a single row they have no value.
+    """Base class of losses whose derivatives depend on all rows together, weights included. They have no value for single rows.
 
     Parameters
     ----------
     derivatives : ndarray of float64 of shape (2, K, n_rows), or None
-        Gradients and hessians of all rows in the round that this is for.
+        Gradients and hessians of all rows in the current round.
     """
 
     derivatives: Floats | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -129,7 +129,7 @@ class OfAllRows(BaseLoss):
     takes_all_rows: ClassVar[bool] = True
 
     def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
-        """Return gradients and hessians of all rows, shape (2, K, n_rows); those of rows of weight 0 do not count."""
+        """Return gradients and hessians of all rows, shape (2, K, n_rows); those of rows of weight 0 are ignored."""
         raise NotImplementedError
 
     def for_round(self, target: Target, raw: Floats, weight: Floats | None) -> Self:
@@ -137,7 +137,7 @@ class OfAllRows(BaseLoss):
         return replace(self, derivatives=self.derive(target, raw, weight))
 
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
-        """Return the derivatives of some rows in a round."""
+        """Restrict the derivatives of a round to some rows."""
         assert self.derivatives is not None
         return replace(self, derivatives=np.ascontiguousarray(self.derivatives[:, :, rows]))
 
@@ -146,28 +146,28 @@ class OfAllRows(BaseLoss):
         np.copyto(opened, raw)
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write the derivatives of all rows."""
+        """Write the derivatives of the round."""
         assert self.derivatives is not None
         np.copyto(g, self.derivatives[0, output])
         np.copyto(h, self.derivatives[1, output])
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write zero for what could be predicted, and NaN for what could not."""
+        """Write zero for finite raw predictions, and NaN for others."""
         np.copyto(out, np.where(np.isfinite(raw).all(axis=0), 0.0, np.nan))
 
 
 @cache
 def kernels() -> Any:
-    """Return :mod:`dtrees.ensemble.objective.kernels`, which brings in the compiler, and so is imported on first use.
+    """Return :mod:`dtrees.ensemble.objective.kernels`, imported on first use, as it imports Numba.
 
-    An import statement takes as long as gradients of a hundred rows, even if it finds the module.
+    An import statement takes as long as the gradients of a hundred rows, even for an imported module.
     """
     return import_module("dtrees.ensemble.objective.kernels")
 
 
 @contextmanager
 def naming_target(k: int, n: int = 2) -> Iterator[None]:
-    """Have a ValueError say which of ``n`` targets it is about, if there are several."""
+    """Have a ValueError name the target, if there are several (``n``)."""
     try:
         yield
     except ValueError as error:
@@ -177,24 +177,25 @@ def naming_target(k: int, n: int = 2) -> Iterator[None]:
 
 
 def outputs_of(losses: Sequence[LinkedLoss]) -> tuple[slice, ...]:
-    """Return which of the raw predictions belong to each of several targets, given their losses."""
+    """Return the raw predictions that belong to each target, given the losses of all targets."""
     ends = accumulate((loss.n_outputs for loss in losses), initial=0)
     return tuple(slice(*bounds) for bounds in pairwise(ends))
 
 
 @dataclass(frozen=True)
 class SeveralTargets(BaseLoss):
-    """The mean over targets of their losses. Derivatives and leaves are those of each target's own loss, as if there were no others.
+    """The mean of the losses of multi-output targets. Derivatives and leaf values are those of each target's own loss.
 
-    :class:`~dtrees.ensemble.objective.regression.SeveralQuantiles` has several losses of one target.
+    :class:`~dtrees.ensemble.objective.regression.SeveralQuantiles` combines several losses of one target.
 
-    Targets have the shape (k, n). Raw predictions have a row for each output of each target: one, or one for each of more than two classes.
+    Targets have the shape (k, n). Raw predictions have a row for each output of each target: one, or one per class for more than two
+    classes.
 
     Parameters
     ----------
     losses : tuple of LinkedLoss
-        One for each target, all of a kind; those that measure leaves or change with the rounds have one output. In a round, those of the
-        round.
+        One for each target, all of the same class; losses that measure leaves or change with rounds must have one output. Within a round,
+        the losses of that round.
     """
 
     losses: tuple[LinkedLoss, ...]
@@ -206,7 +207,7 @@ class SeveralTargets(BaseLoss):
 
     @property
     def n_outputs(self) -> int:
-        """Those of all targets."""
+        """The number of outputs of all targets."""
         return sum(loss.n_outputs for loss in self.losses)
 
     @property
@@ -215,41 +216,41 @@ class SeveralTargets(BaseLoss):
         return outputs_of(self.losses)
 
     def _target(self, target: Target, k: int) -> Target:
-        """Return what one loss is of."""
+        """Return the target of one loss."""
         return target[k]
 
     def _place(self, output: int) -> tuple[int, slice]:
-        """Return the target that has an output, and all outputs that it has."""
+        """Return the target to which an output belongs, and all outputs of that target."""
         return next((k, mine) for k, mine in enumerate(self.outputs) if output < mine.stop)
 
     @property
     def constant_hessian(self) -> bool:
-        """As of the loss of each target."""
+        """The same as for each target's loss."""
         return self.losses[0].constant_hessian
 
     @property
     def measures_leaves(self) -> bool:  # type: ignore[override]
-        """As of the loss of each target."""
+        """The same as for each target's loss."""
         return self.losses[0].measures_leaves
 
     @property
     def residual_quantiles(self) -> tuple[float, ...] | None:
-        """Those of the losses of all targets."""
+        """The quantiles of all targets' losses."""
         each = [loss.residual_quantiles for loss in self.losses]
         return None if each[0] is None else tuple(quantile for one in each for quantile in one or ())
 
     @property
     def cut_quantile(self) -> float | None:
-        """As of the loss of each target."""
+        """The same as for each target's loss."""
         return self.losses[0].cut_quantile
 
     def cut_at(self, sizes: tuple[float, ...]) -> Self:
-        """Return the losses of the targets, each cut off at its own size."""
+        """Return the losses of the targets, each with its own clipping value."""
         losses = [loss.cut_at((size,)) for loss, size in zip(self.losses, sizes, strict=True)]
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError, which names the target, if the loss is not defined for it, or if there are no rows."""
+        """Raise a ValueError, which names the target, if its loss is not defined for it, or if there are no rows."""
         if target.shape[-1] == 0:
             raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
         for k, loss in enumerate(self.losses):
@@ -273,7 +274,7 @@ class SeveralTargets(BaseLoss):
         return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
 
     def open_round(self, raw: Floats, opened: Floats) -> None:
-        """Write what the gradients of each target follow from."""
+        """Write the arrays that determine the gradients of each target."""
         for loss, mine in zip(self.losses, self.outputs, strict=True):
             loss.open_round(raw[mine], opened[mine])
 
@@ -298,16 +299,16 @@ class SeveralTargets(BaseLoss):
     def measure_leaves(
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
-        """Write what the loss of one target measures."""
+        """Write the leaf values measured by one target's loss."""
         self.losses[output].measure_leaves(self._target(target, output), raw, 0, weight, rows, start, stop, out)
 
     def predictions(self, raw: Floats) -> Floats:
-        """Return what is predicted of each target side by side, values or probabilities, from raw predictions of shape (n, K)."""
+        """Return predictions of all targets side by side, values or probabilities, from raw predictions of shape (n, K)."""
         parts = zip(self.losses, self.outputs, strict=True)
         return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, mine])) for loss, mine in parts])
 
     def raw_predictions(self, predicted: Floats) -> Floats:
-        """Return the raw predictions, shape (n, K), of values of that shape; those of classes are for the loss of each target."""
+        """Return the raw predictions, shape (n, K), of values of that shape; class probabilities are handled by each target's loss."""
         return np.column_stack([loss.raw_predictions(np.ascontiguousarray(predicted[:, k])) for k, loss in enumerate(self.losses)])
 
     def negligible(self, initial: Floats) -> float:

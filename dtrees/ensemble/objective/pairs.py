@@ -1,4 +1,4 @@
-"""Sums over pairs of rows, in a fixed order: of those that are in the right one, and gradients of rankings."""
+"""Sums over pairs of rows in a fixed order: concordant pairs, and gradients of rankings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dtrees.split.numbers.elementary import binary_logarithm, exponential
 
 @kernel
 def ordered_pairs(rank, weight, ends, n_ranks):
-    """Return the weight of the pairs of an end and a later beginning, and of those whose end has the higher rank, half that of equal ones.
+    """Return the weight of the pairs of an end and a later beginning, and that of the concordant ones, in which ties count half.
 
-    Items are in the order of time, from the last one back. Beginnings are added to sums over ranks (Fenwick 1994), from which ends read.
+    A pair is concordant if its end has the higher rank. Items are processed in descending order of time. Beginnings are added to sums over
+    ranks (Fenwick 1994), which are read at ends.
     """
     sums = np.zeros(n_ranks + 1)
     pairs = ordered = begun = 0.0
@@ -40,10 +41,10 @@ def ordered_pairs(rank, weight, ends, n_ranks):
 
 @kernel
 def rank_gradients(order, start, gain, scale, discount, raw, truncation, g, h):
-    """Write the derivatives of LambdaMART: of each pair of a query's rows, one of which is among the first ``truncation``.
+    """Write the derivatives of LambdaMART: of each pair of a query's rows with at least one among the first ``truncation``.
 
-    ``order`` has the rows of each query from its place in ``start`` on, the highest prediction first; ``scale`` is 1 over the best DCG of
-    each query. As in LightGBM, what a pair counts is divided by how far its predictions are apart, and the sums of a query are
+    ``order`` has the rows of each query from its position in ``start`` on, the highest prediction first; ``scale`` is 1 over the best DCG
+    of each query. As in LightGBM, the weight of a pair is divided by the difference of its predictions, and the sums of a query are
     dampened by their logarithm.
     """
     for q in range(start.shape[0] - 1):
@@ -64,7 +65,7 @@ def rank_gradients(order, start, gain, scale, discount, raw, truncation, g, h):
                 if varies:
                     change /= 0.01 + abs(apart)
                 e = exponential(-abs(apart))
-                p = (e if apart > 0.0 else 1.0) / (1.0 + e)  # that the pair is in the wrong order
+                p = (e if apart > 0.0 else 1.0) / (1.0 + e)  # probability of the wrong order
                 slope, curvature = change * p, change * e / ((1.0 + e) * (1.0 + e))
                 g[better] -= slope
                 g[worse] += slope

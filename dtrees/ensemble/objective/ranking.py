@@ -1,11 +1,11 @@
-"""LambdaMART: trees that put the rows of each query in the order of their relevance.
+"""LambdaMART: boosting for rankings of the rows of each query by relevance.
 
-A target is two rows of numbers: relevances, and the query that each row belongs to. A raw prediction is a score, by which the rows of a
-query are compared with one another only. The gradients are those of LightGBM's "lambdarank" (Burges, "From RankNet to LambdaRank to
-LambdaMART", 2010): a pair of rows pulls at its rows by as much as NDCG would change if they changed places.
+A target has two rows of numbers: relevances, and the query of each row. A raw prediction is a score, which is only compared within a query.
+The gradients are those of LightGBM's "lambdarank" (Burges, "From RankNet to LambdaRank to LambdaMART", 2010): the weight of a pair of rows
+is the change of NDCG if they were swapped.
 
-Measures of a ranking are means over queries, each of the mean weight of its rows; rows of weight 0 are as good as absent. Rows of equal
-scores are taken in the order of the table.
+Metrics of a ranking are means over queries, weighted by the mean weight of their rows; rows of weight 0 count as absent. Rows with equal
+scores are ranked in table order.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 from dtrees.ensemble.objective.loss import Floats, OfAllRows, Target, kernels
 from dtrees.ensemble.objective.regression import Identity
 
-#: Relevances whose gains are powers of two are whole numbers up to this.
+#: Largest relevance for which gains of powers of two are integers.
 MOST_RELEVANT = 31
 
 
 class Ranks(NamedTuple):
-    """The rows of some weight, query by query, the highest score first.
+    """The rows with a positive weight, by query, the highest score first.
 
     Attributes
     ----------
     order : ndarray of int64, shape (n,)
-        Their numbers.
+        The row numbers.
     start : ndarray of int64, shape (n_queries + 1,)
-        Where each query begins, and where the last one ends.
+        The start of each query, and the end of the last one.
     query, position : ndarray of int64, shape (n,)
-        The query of each, by its number, and how many rows of it are before.
+        The number of each row's query, and its position in the query.
     """
 
     order: NDArray[np.int64]
@@ -63,9 +63,9 @@ class LambdaRank(OfAllRows, Identity):
     Parameters
     ----------
     lambdarank_truncation_level : int
-        Pairs count one of whose rows is among so many first ones of its query, and NDCG is taken at this rank.
+        Pairs count if one of their rows is among this many first ones of its query; NDCG is truncated at this rank.
     ndcg_exp_gain : bool
-        Whether a relevance r gains 2**r - 1, rather than r.
+        Whether a relevance r has the gain 2**r - 1, instead of r.
     """
 
     lambdarank_truncation_level: int = 30
@@ -74,7 +74,7 @@ class LambdaRank(OfAllRows, Identity):
     n_outputs = 1
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError for relevances that have no gain."""
+        """Raise a ValueError for relevances without a gain."""
         relevance = target[0]
         whole = "whole numbers from 0 to 31 where ndcg_exp_gain is True" if self.ndcg_exp_gain else "numbers of at least 0"
         wrong = relevance < 0.0
@@ -84,19 +84,19 @@ class LambdaRank(OfAllRows, Identity):
             raise ValueError(f"y has the relevance {relevance[int(np.argmax(wrong))]}; wants {whole}")
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
-        """Return zero, shape (1,): only differences of scores count."""
+        """Return zero, shape (1,), as only differences of scores count."""
         return np.zeros(1)
 
     def gains(self, relevance: Floats) -> Floats:
-        """Return what relevances are worth."""
+        """Return the gains of relevances."""
         return np.ldexp(1.0, relevance.astype(np.int64)) - 1.0 if self.ndcg_exp_gain else relevance
 
     def _dcg(self, ranks: Ranks, relevance: Floats, first: float) -> Floats:
-        """Return the discounted gain of each query's rows, of which the ``first`` count."""
+        """Return the discounted cumulative gain of each query's ``first`` rows."""
         return ranks.sums(self.gains(relevance[ranks.order]) * discounts(ranks)[ranks.position] * (ranks.position < first))
 
     def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
-        """Return the derivatives, those of each row times its weight."""
+        """Return the derivatives, multiplied by row weights."""
         from dtrees.ensemble.objective.pairs import rank_gradients  # imports Numba
 
         (relevance, qid), truncation = target, self.lambdarank_truncation_level
@@ -109,9 +109,9 @@ class LambdaRank(OfAllRows, Identity):
         return (found if weight is None else found * weight)[:, np.newaxis]
 
     def measure(self, name: str, target: Target, raw: Floats, weight: Floats | None) -> float:
-        """Return "ndcg" or "map", of all rows of a query or, as in "ndcg@5", of the first ones.
+        """Return "ndcg" or "map" of all rows of a query or, as in "ndcg@5", of the first ones.
 
-        They are means over queries, each of the mean weight of its rows. A query without a relevant row has 1.
+        It is the mean over queries, weighted by the mean weight of their rows; 1 for a query without relevant rows.
         """
         self.check(target)
         relevance, qid = target
@@ -131,7 +131,7 @@ class LambdaRank(OfAllRows, Identity):
 
 
 def discounts(ranks: Ranks) -> Floats:
-    """Return what gains are multiplied by at each position."""
+    """Return the factor of gains at each position."""
     from dtrees.split.numbers.elementary import log2  # imports Numba
 
     return 1.0 / log2(np.arange(int(np.diff(ranks.start).max(initial=0))) + 2.0)

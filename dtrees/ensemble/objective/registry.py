@@ -1,11 +1,11 @@
-"""The losses that boosting can descend, by the names that the parameter ``loss`` takes, and objectives of the user's own.
+"""The registry of losses by their names for the parameter ``loss``, and custom objectives.
 
-A loss is registered by a function of the number of classes, 0 for regression, that returns it. One that lacks a part is refused, by the
-name of the part. Estimators, executors and tests find losses here only.
+A loss is registered by a function that returns it for a number of classes, 0 for regression. A loss that lacks a part is refused, with the
+name of the part. Estimators, executors and tests find losses only here.
 
 An objective is a function that returns gradients and hessians of all rows. Raw predictions are then values for regression, log odds of the
-second class for two classes, and log probabilities up to a constant a row for more. They start from zero, as nothing is known of the
-function but its derivatives; nor has it a value.
+second class for two classes, and log probabilities up to a constant for each row for more. They start from zero, as only the derivatives of
+the function are known, and there is no loss value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dtrees.ensemble.objective.regression import (
 )
 from dtrees.ensemble.objective.survival import Aft, Cox
 
-#: What ``loss`` is called in model files, which hold no functions.
+#: The name of custom objectives in model files, which contain no functions.
 NAME = "custom"
 
 #: ``objective(y, raw, weight) -> gradient, hessian``.
@@ -43,16 +43,16 @@ Objective = Callable[[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | N
 
 @dataclass(frozen=True, repr=False)
 class CustomObjective(OfAllRows):
-    """An objective by its derivatives.
+    """A custom objective, given by its derivatives.
 
     Parameters
     ----------
     n_classes : int
         0 for regression.
     function : callable or None
-        Without it, only predictions can be made.
+        Without a function, the loss only supports prediction.
     n_targets : int
-        More than one for regression only; the function is given, and returns, arrays of shape (n, n_targets) then.
+        More than one for regression only; the function then gets and returns arrays of shape (n, n_targets).
     """
 
     n_classes: int
@@ -60,7 +60,7 @@ class CustomObjective(OfAllRows):
     n_targets: int = 1
 
     def __repr__(self) -> str:
-        """Return what identifies it for checkpoints: the name and the code of the function, whatever else this refers to."""
+        """Return an identity for checkpoints: the name and the code of the function, without other objects to which it refers."""
         code = getattr(self.function, "__code__", None)
         known = "" if code is None else hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()[:16]
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
@@ -69,12 +69,12 @@ class CustomObjective(OfAllRows):
 
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
-        """Where there are several targets, what each one's raw predictions mean."""
+        """For multi-output targets, the meaning of each target's raw predictions."""
         return (CustomObjective(0),) * self.n_targets if self.n_targets > 1 else ()
 
     @property
     def n_outputs(self) -> int:
-        """One for two classes, else one for each class; for regression, one for each target."""
+        """One for two classes, otherwise one for each class; for regression, one for each target."""
         return self.n_classes if self.n_classes > 2 else self.n_targets
 
     def _link(self) -> Any:
@@ -102,7 +102,7 @@ class CustomObjective(OfAllRows):
         return np.stack([values.reshape(raw.shape[1], -1).T for values in derivatives])
 
     def of_rows(self, rows: NDArray[np.int64]) -> Self:
-        """Return the derivatives of some rows in a round, without the function."""
+        """Restrict the derivatives of a round to some rows, without the function."""
         return replace(super().of_rows(rows), function=None)
 
     def predictions(self, raw: Floats) -> Floats:
@@ -135,7 +135,7 @@ RANKING: set[str] = set()
 
 
 class _Entry(NamedTuple):
-    """How a loss is made, for how many classes, by which parameters and defaults, its metric by default, and what its columns of y are."""
+    """A registered loss: its constructor, kind of task, parameters and defaults, default metric, and the meaning of its columns of y."""
 
     make: Callable[..., LinkedLoss]
     n_classes: tuple[int, ...]
@@ -157,31 +157,31 @@ def register_loss(
     metric: str = "loss",
     columns: str = "",
 ) -> None:
-    """Add a loss. On a cluster each worker must do so, as it does by importing a package that does.
+    """Register a loss. On a cluster, each worker must do so, for example by importing a package that does.
 
     Parameters
     ----------
     name : str
-        As ``loss`` is to name it.
+        The value of the parameter ``loss``.
     make : callable
-        Returns the loss for a number of classes, 0 for regression, and for its parameters by name.
+        Returns the loss, given the number of classes, 0 for regression, and its parameters by name.
     classify : bool
         Whether it is for classifiers; otherwise for regressors.
     binary : bool, default=False
         Whether it is for two classes only.
     parameters : mapping, optional
-        Which parameters of the estimator the loss takes, and their defaults.
+        The estimator parameters of the loss, and their defaults.
     metric : str, default="loss"
-        What evaluation sets are evaluated by, unless something else is asked for. "loss" is the loss itself.
+        The default metric of evaluation sets. "loss" is the loss itself.
     columns : {"", "bounds", "queries"}
-        What two columns of y are that make one target, of shape (2, n): bounds of times, or relevances and queries, for rankings.
+        The meaning of two columns of y that form one target, of shape (2, n): bounds of times, or relevances and queries, for rankings.
 
     Raises
     ------
     TypeError
         If the loss lacks a part.
     ValueError
-        If there is another loss of the name.
+        If the name is taken by another loss.
     """
     entry = _Entry(make, ((2,) if binary else (2, 3)) if classify else (0,), parameters or {}, metric, columns)
     for n_classes in entry.n_classes:
@@ -196,26 +196,27 @@ def register_loss(
 
 
 def _has(loss: LinkedLoss, part: str) -> bool:
-    """Return whether a loss has a part of its own: what is only inherited from the protocol does nothing."""
+    """Return whether a loss defines a part itself: parts inherited from the protocol do nothing."""
     return hasattr(loss, part) and (part in vars(loss) or getattr(type(loss), part, None) is not getattr(LinkedLoss, part))
 
 
 def unregister_loss(name: str) -> None:
-    """Take a loss away again."""
+    """Remove a loss."""
     del _entries[name]
     for names in (REGRESSION, CLASSIFICATION, RANKING):
         names.discard(name)
 
 
 def name_of(loss: Any) -> str:
-    """Return the name of a loss as the parameter ``loss`` gives it: a function has the one that stands for all of them."""
+    """Return the name of a value of the parameter ``loss``: functions have a common name."""
     return NAME if callable(loss) else str(loss)
 
 
 def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
-    """Return a loss by its name, or of an objective, for a number of classes, 0 for regression, and for parameters.
+    """Return a loss by name, or of an objective, for a number of classes, 0 for regression, and for parameters.
 
-    Defaults are those of the registry. Of several targets, each has the loss; of classification, ``n_classes`` is a list then.
+    The registry has the defaults of parameters. For multi-output targets, each target has the loss; ``n_classes`` is then a list in
+    classification.
 
     Raises
     ------
@@ -247,29 +248,29 @@ def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any
 
 
 def columns_of(loss: Any) -> str:
-    """Return what two columns of y are that make one target of a loss, "" where a target is a column."""
+    """Return the meaning of two columns of y that form one target of a loss, "" if each column is a target."""
     return "" if name_of(loss) == NAME else _entries[loss].columns
 
 
 def parameters_of(name: str) -> Mapping[str, Any]:
-    """Return the parameters that a loss takes, with their defaults."""
+    """Return the parameters of a loss, with their defaults."""
     return {} if name == NAME else _entries[name].parameters
 
 
 def losses_with(parameter: str) -> dict[str, Any]:
-    """Return the losses that take a parameter, by name, with its default."""
+    """Return the losses with a parameter, by name, and its defaults."""
     return {name: entry.parameters[parameter] for name, entry in _entries.items() if parameter in entry.parameters}
 
 
 def default_metric(name: str, *, classify: bool) -> str:
-    """Return what evaluation sets are evaluated by where nothing else is asked for."""
+    """Return the default metric of evaluation sets."""
     if name == NAME:
         return "logloss" if classify else "rmse"
     return _entries[name].metric
 
 
 def registered_losses() -> Iterator[tuple[str, int, LinkedLoss]]:
-    """Give each loss with its name and a number of classes that it is for: once for regression, for two and three classes otherwise."""
+    """Yield each loss with its name and a number of classes: 0 for regression, otherwise two and, if supported, three."""
     for name, entry in _entries.items():
         for n_classes in entry.n_classes:
             yield name, n_classes, entry.make(n_classes, **entry.parameters)

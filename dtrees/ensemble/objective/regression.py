@@ -1,13 +1,13 @@
 """Losses of regression.
 
-Squared error has the mean for its best constant; derivatives are of half of it, so that its hessian is 1 and a sum of hessians is a weight;
-scores are the whole. Absolute error, quantile and Huber's loss have leaves that hold exact quantiles of residuals: where gradients are
-signs, Newton steps say nothing. Their splits are found by the gradients, each with a hessian of 1, as those of squared error are (Friedman
-2001, algorithms 3 and 4). Of all these, raw predictions are the predictions.
+The best constant of squared error is the mean; derivatives are those of half of it, so that its hessian is 1 and a sum of hessians is a
+weight; scores are not halved. For absolute error, quantiles and Huber's loss, leaves have exact quantiles of residuals: since gradients are
+signs, Newton steps are not useful. Their splits are found by gradients with a hessian of 1, like those of squared error (Friedman 2001,
+algorithms 3 and 4). For all of these, raw predictions are the predictions.
 
-Deviances are losses of positive predictions, whose raw predictions are the logarithms of these. They are zero for a perfect prediction.
-Derivatives are of half of them. Poisson's is for counts and frequencies, that of the gamma distribution for amounts whose spread grows with
-their mean, Tweedie's (Jorgensen 1987) for amounts, many of which are zero, as of claims.
+Deviances are losses of positive predictions, whose logarithms are the raw predictions. They are zero for a perfect prediction. Derivatives
+are those of half of the deviance. Poisson is for counts and frequencies, gamma for amounts whose spread grows with their mean, Tweedie
+(Jorgensen 1987) for amounts with many zeros, such as claims.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Identity(OneOutput):
     """Mixin: the raw prediction is the prediction."""
 
     def predictions(self, raw: Floats) -> Floats:
-        """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
+        """Return the predicted values, shape (n,), from raw predictions of shape (n, 1)."""
         return raw[:, 0]
 
     def raw_predictions(self, predicted: Floats) -> Floats:
@@ -47,7 +47,7 @@ class SquaredError(Identity):
         return np.array([kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)])
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = prediction - target and h = 1, if there is an array for it."""
+        """Write g = prediction - target and h = 1, if ``h`` is not empty."""
         np.subtract(opened[output], target, out=g)
         h.fill(1.0)
 
@@ -61,7 +61,7 @@ class SquaredError(Identity):
 
 
 class ByOrder(Identity):
-    """Mixin: the raw prediction is the prediction, hessians are taken to be 1, and leaves are measured."""
+    """Mixin: the raw prediction is the prediction, hessians are treated as 1, and leaf values are measured."""
 
     n_outputs: int = 1
     constant_hessian: bool = True
@@ -69,12 +69,12 @@ class ByOrder(Identity):
 
     @property
     def quantile(self) -> float:
-        """Which quantile of the target is the best constant."""
+        """The quantile of the target that is the best constant."""
         return 0.5
 
     @property
     def residual_quantiles(self) -> tuple[float, ...] | None:
-        """As of the target."""
+        """The same quantile as for the target."""
         return (self.quantile,)
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
@@ -88,7 +88,7 @@ class ByOrder(Identity):
     def measure_leaves(
         self, target: Target, raw: Floats, output: int, weight: Integers, rows: Any, start: Integers, stop: Integers, out: Floats
     ) -> None:
-        """Write what is measured of the residuals of each leaf."""
+        """Write the values measured on the residuals of each leaf."""
         kernel, parameter = self.leaf_measure()
         kernel(target, raw, weight, rows, start, stop, parameter, out)
 
@@ -99,10 +99,10 @@ class ByOrder(Identity):
 
 @dataclass(frozen=True)
 class AbsoluteError(ByOrder):
-    """Absolute error; leaves hold the weighted medians of residuals."""
+    """Absolute error; leaves have the weighted medians of residuals."""
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g, the sign of prediction - target, and h = 1, if there is an array for it."""
+        """Write g, the sign of prediction - target, and h = 1, if ``h`` is not empty."""
         np.sign(np.subtract(opened[output], target, out=g), out=g)
         h.fill(1.0)
 
@@ -113,7 +113,7 @@ class AbsoluteError(ByOrder):
 
 @dataclass(frozen=True)
 class Quantile(ByOrder):
-    """The pinball loss of the ``alpha``-quantile; leaves hold the weighted quantiles of residuals."""
+    """The pinball loss of the ``alpha``-quantile; leaves have the weighted quantiles of residuals."""
 
     alpha: float = 0.9
 
@@ -123,7 +123,7 @@ class Quantile(ByOrder):
         return self.alpha
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if there is an array for it."""
+        """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if ``h`` is not empty."""
         kernels().pinball_gradients(target, opened[output], self.alpha, g)
         h.fill(1.0)
 
@@ -134,9 +134,9 @@ class Quantile(ByOrder):
 
 @dataclass(frozen=True)
 class SeveralQuantiles(SeveralTargets):
-    """The mean over several quantiles of one target of their pinball losses; each has trees as if there were no others.
+    """The mean of the pinball losses of several quantiles of one target, each with its own trees.
 
-    Predictions are the raw ones of a row in ascending order, so that quantiles do not cross. That never makes the loss larger
+    Predictions are the raw predictions of a row in ascending order, so that quantiles do not cross. Sorting never increases the loss
     (Chernozhukov, Fernandez-Val and Galichon, "Quantile and probability curves without crossing", Econometrica 78(3), 2010).
     """
 
@@ -144,14 +144,14 @@ class SeveralQuantiles(SeveralTargets):
 
     @property
     def by_target(self) -> tuple[LinkedLoss, ...]:
-        """None: there is one target."""
+        """Empty, as there is one target."""
         return ()
 
     def _target(self, target: Target, k: int) -> Target:
         return target
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's mean loss, of quantiles in ascending order."""
+        """Write each row's mean loss, with quantiles in ascending order."""
         super().pointwise(target, np.sort(raw, axis=0), out)
 
     def predictions(self, raw: Floats) -> Floats:
@@ -164,12 +164,12 @@ class SeveralQuantiles(SeveralTargets):
 
 
 def quantile_loss(alpha: float | tuple[float, ...]) -> Quantile | SeveralQuantiles:
-    """Return the loss of a quantile, or of several.
+    """Return the loss of one or several quantiles.
 
     Raises
     ------
     ValueError
-        Unless several are at least two, between 0 and 1, and ascend.
+        Unless several quantiles are at least two, between 0 and 1, and ascending.
     """
     if not isinstance(alpha, tuple):
         return Quantile(alpha)
@@ -179,7 +179,7 @@ def quantile_loss(alpha: float | tuple[float, ...]) -> Quantile | SeveralQuantil
 
 
 def share_of(alpha: float | tuple[float, ...]) -> float:
-    """Return the share of residuals that Huber's loss takes for small; raise ValueError for several."""
+    """Return the share of residuals that Huber's loss treats as small; raise ValueError for several."""
     if isinstance(alpha, tuple):
         raise ValueError(f"alpha is {list(alpha)}; wants one number with loss='huber', as several are for loss='quantile'")
     return alpha
@@ -187,7 +187,7 @@ def share_of(alpha: float | tuple[float, ...]) -> float:
 
 @dataclass(frozen=True)
 class Huber(ByOrder):
-    """Huber's loss. What counts as large, ``delta``, is the ``alpha``-quantile of the residuals' sizes at the beginning of each round."""
+    """Huber's loss. The threshold ``delta`` is the ``alpha``-quantile of the absolute residuals at the beginning of each round."""
 
     alpha: float = 0.9
     delta: float = math.inf
@@ -206,7 +206,7 @@ class Huber(ByOrder):
         return replace(self, delta=float(kernels().residual_quantile(target, raw[0], weight, self.alpha, True)))
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write g = prediction - target, cut off at ``delta``, and h = 1, if there is an array for it."""
+        """Write g = prediction - target, clipped at ``delta``, and h = 1, if ``h`` is not empty."""
         kernels().huber_gradients(target, opened[output], self.delta, g)
         h.fill(1.0)
 
@@ -215,18 +215,18 @@ class Huber(ByOrder):
         kernels().huber_loss(target, raw[0], self.delta, out)
 
     def leaf_measure(self) -> tuple[Callable[..., None], float]:
-        """Return what measures the weighted median of residuals, plus the mean of what is left, cut off at ``delta``."""
+        """Return the kernel for the weighted median of residuals plus the mean clipped deviation from it, and ``delta``."""
         return kernels().leaf_centers, self.delta
 
 
 class LogLink(OneOutput):
-    """Mixin: a loss whose raw prediction is the logarithm of what is predicted."""
+    """Mixin: a loss whose raw prediction is the logarithm of the prediction."""
 
     n_outputs: int = 1
     constant_hessian: bool = False
 
     def predictions(self, raw: Floats) -> Floats:
-        """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
+        """Return the predicted values, shape (n,), from raw predictions of shape (n, 1)."""
         return kernels().exp(raw[:, 0])
 
     def raw_predictions(self, predicted: Floats) -> Floats:
@@ -235,7 +235,7 @@ class LogLink(OneOutput):
         Raises
         ------
         ValueError
-            If a prediction is not above zero.
+            If a prediction is not positive.
         """
         if predicted.size and not predicted.min() > 0.0:
             raise ValueError(
@@ -248,26 +248,26 @@ class LogLink(OneOutput):
 class Deviance(LogLink):
     """Mixin: a loss of positive amounts."""
 
-    #: The distribution that targets have, by which kernels are called.
+    #: The distribution of targets, part of the names of kernels.
     distribution: ClassVar[str]
 
     @property
     def variance_power(self) -> float:
-        """The power of the mean that the variance of targets grows with."""
+        """The power of the mean in which the variance of targets grows."""
         return 1.0
 
     @property
     def _parameters(self) -> tuple[float, ...]:
-        """The number by which kernels know the distribution."""
+        """The parameter of the distribution in calls of kernels."""
         return ()
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError for targets below zero."""
+        """Raise a ValueError for negative targets."""
         if target.size and target.min() < 0:
             raise ValueError(f"loss={self.distribution!r} is for targets that are not negative, but y contains {target.min()}")
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write the derivatives of half the deviance by log(p): g = p**(2 - power) - y p**(1 - power), and its own."""
+        """Write the derivatives of half the deviance with respect to log(p): g = p**(2 - power) - y p**(1 - power), and that of g."""
         getattr(kernels(), f"{self.distribution}_gradients")(target, opened[output], *self._parameters, g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
@@ -275,14 +275,14 @@ class Deviance(LogLink):
         getattr(kernels(), f"{self.distribution}_deviance")(target, raw[0], *self._parameters, out)
 
     def limit_steps(self, values: Floats, learning_rate: float) -> None:
-        """Shorten, in place, steps that lead past the smallest loss of their leaves, where the second derivative vanishes on their way.
+        """Shorten, in place, steps that overshoot the smallest loss of their leaves, if the second derivative vanishes on the way.
 
         With q the power of the variance, the derivatives of a leaf at a step s are a exp((2 - q) s) - b exp((1 - q) s), so the loss is
-        smallest at log(b / a). The Newton step v at 0 is -(a - b) / ((2 - q) a + (q - 1) b), or less if it is penalised: thus
-        log(b / a) = log(1 + (2 - q) v) - log(1 - (q - 1) v).
+        smallest at log(b / a). The Newton step v at 0 is -(a - b) / ((2 - q) a + (q - 1) b), or less with a penalty: thus log(b / a) =
+        log(1 + (2 - q) v) - log(1 - (q - 1) v).
         """
         log, up, down = kernels().log, 2.0 - self.variance_power, self.variance_power - 1.0
-        with np.errstate(divide="ignore", invalid="ignore"):  # where all targets of a leaf are 0, no step is too long
+        with np.errstate(divide="ignore", invalid="ignore"):  # if all targets of a leaf are 0, no step is too long
             steps = values / learning_rate
             best = log(1.0 + up * steps) - log(1.0 - down * steps)
             np.copyto(values, learning_rate * best, where=np.abs(best) < np.abs(steps))
@@ -295,7 +295,7 @@ class Deviance(LogLink):
         return kernels().log(np.array([mean]))
 
     def negligible(self, initial: Floats) -> float:
-        """Return a billionth of the prediction, or of one."""
+        """Return a billionth of the larger of the prediction and 1."""
         return ROUNDING * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
 
 
@@ -318,21 +318,21 @@ class Gamma(Deviance):
         return 2.0
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError for targets that are not above zero."""
+        """Raise a ValueError for targets that are not positive."""
         if target.size and target.min() <= 0:
             raise ValueError(f"loss='gamma' is for targets above zero, but y contains {target.min()}")
 
 
 @dataclass(frozen=True)
 class Tweedie(Deviance):
-    """The Tweedie deviance of a variance that grows with this power of the mean, between Poisson (1) and gamma (2)."""
+    """The Tweedie deviance, whose variance grows with a power of the mean between 1 (Poisson) and 2 (gamma)."""
 
     distribution: ClassVar[str] = "tweedie"
     tweedie_variance_power: float = 1.5
 
     @property
     def variance_power(self) -> float:
-        """That of the distribution."""
+        """The power of the distribution."""
         return self.tweedie_variance_power
 
     @property

@@ -1,15 +1,15 @@
-"""Losses of times until an event, many of which are known by bounds only.
+"""Losses of times until an event, possibly known only by bounds.
 
-A target is two rows of numbers: after when, and until when, the event came. Both are the time itself where the event was seen; the upper
-one is infinite where the row was censored on the right, and the lower one 0 where it was on the left.
+A target has two rows of numbers: lower and upper bounds of the time of the event. Both are equal if the event was observed; the upper bound
+is infinite for right-censored rows, and the lower one is 0 for left-censored rows.
 
-Cox's model (1972) is about the hazard, the rate of events among the rows that are left: predictions are factors of it. Its loss is the
-negative partial likelihood; rows of one time have one risk set, all rows that lasted as long (Breslow 1974). Derivatives need all rows; the
-hessian is its diagonal. Where the hazard is wanted itself, the baseline that the factors are about is Breslow's estimate.
+Cox's model (1972) describes the hazard, the rate of events among the remaining rows: predictions are factors of it. Its loss is the
+negative partial likelihood; rows with equal times have one risk set, all rows that survived until then (Breslow 1974). Derivatives need all
+rows; the hessian is approximated by its diagonal. The baseline hazard, to which the factors refer, is Breslow's estimate.
 
-The accelerated failure time model is about the time: log(t) is the raw prediction and an error of a known distribution and scale. Its
+The accelerated failure time model describes the time: log(t) is the raw prediction plus an error of a known distribution and scale. Its
 derivatives are those of Barnwal, Cho and Hocking, "Survival regression with accelerated failure time model in XGBoost" (2022), with the
-same limits; here, they come from logarithms of distribution functions, so that rows far from their bounds lose no precision.
+same limits; here, they are computed from logarithms of distribution functions, so that rows far from their bounds lose no precision.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from numpy.typing import NDArray
 from dtrees.ensemble.objective.loss import Floats, OfAllRows, Target, kernels
 from dtrees.ensemble.objective.regression import LogLink
 
-#: What the sizes of gradients, and hessians, are kept within.
+#: Limits of the absolute gradients, and of hessians.
 LARGEST_DERIVATIVE, LEAST_HESSIAN = 15.0, 1e-16
-#: Intervals of less (in units of the scale, of log time) are as good as their middle, but for their width.
+#: The probability of a narrower interval (in units of the scale, of log time) is approximated by the density at its midpoint times its
+#: width.
 _NARROW = 1e-6
-#: Log hazards are kept within this much of the largest one, and logarithms of times over the scale within this, so that all is finite.
+#: Log hazards are limited to this distance from the largest one, and logarithms of times over the scale to this value, so that all are
+#: finite.
 _RANGE = 300.0
-#: log(erfc(x) exp(x**2) / t) as a polynomial of 2 t - 1, where t is 1 / (1 + x / 2) and x at least 0; fitted to 4e-15.
+#: log(erfc(x) exp(x**2) / t) as a polynomial of 2 t - 1, where t is 1 / (1 + x / 2) and x at least 0; accurate to 4e-15.
 _ERFC = (
     -1.129780568344895e-08, 2.951619620324016e-08, 6.863637723462122e-08, -2.877829243123443e-07, -1.843287068704733e-08,
     1.278623235813751e-06, -1.444062602666217e-06, -2.956181442709663e-06, 8.695618543486523e-06, 1.328617471213099e-07,
@@ -42,33 +44,33 @@ _ERFC = (
 
 
 class Censored(LogLink):
-    """Mixin: a loss of times that are known by bounds."""
+    """Mixin: a loss of times given by bounds."""
 
-    #: Whether larger predictions are of later events.
+    #: Whether larger predictions mean later events.
     later: ClassVar[bool]
 
     def measure(self, name: str, target: Target, raw: Floats, weight: Floats | None) -> float:
-        """Return the "concordance" of raw predictions of all rows, or, where it takes all rows, the "loss"."""
+        """Return the "concordance" of raw predictions of all rows or, for losses of all rows, the "loss"."""
         return concordance(target, -raw[0] if self.later else raw[0], weight)
 
     def negligible(self, initial: Floats) -> float:
-        """Return infinity: losses may be of any size, and below zero."""
+        """Return infinity, as losses may have any size, and be negative."""
         return math.inf
 
 
 class RiskSets(NamedTuple):
-    """The rows by time, at given log hazards.
+    """The risk sets: rows by time, with given log hazards.
 
     Attributes
     ----------
     times : ndarray of float64, shape (n_times,)
         Ascending.
     place : ndarray of int64, shape (n_rows,)
-        Which of these is each row's.
+        The index of each row's time.
     share : ndarray of float64, shape (n_rows,)
         Weights times hazards, over the largest hazard.
     at_risk, events : ndarray of float64, shape (n_times,)
-        The sum of the shares of the rows that are left at each time, and of the weights of those whose event it is.
+        The sum of the shares of the rows that remain at each time, and of the weights of rows with an event at that time.
     highest : float
         The logarithm of the largest hazard.
     """
@@ -82,7 +84,7 @@ class RiskSets(NamedTuple):
 
     @classmethod
     def of(cls, target: Target, raw: Floats, weight: Floats | None) -> RiskSets:
-        """Return the rows by time; sums are in the order of the rows."""
+        """Return the risk sets; sums are in row order."""
         w = np.ones(raw.shape[0]) if weight is None else weight
         highest = float(np.max(raw, initial=-math.inf, where=w > 0))
         share = w * kernels().exp(np.clip(raw - highest, -_RANGE, 0.0))
@@ -96,18 +98,18 @@ class RiskSets(NamedTuple):
 
 
 def seen_weight(target: Target, weight: Floats | None) -> Floats:
-    """Return the weights of rows whose event was seen, 0 for others."""
+    """Return the weights of rows with an observed event, 0 for others."""
     return (target[0] == target[1]) * (1.0 if weight is None else weight)
 
 
 @dataclass(frozen=True)
 class Cox(OfAllRows, Censored):
-    """The negative partial likelihood of proportional hazards; the raw prediction is the logarithm of a row's factor of the hazard."""
+    """The negative partial likelihood of proportional hazards; the raw prediction is the logarithm of a row's hazard factor."""
 
     later: ClassVar[bool] = False
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError for times that are not known or censored on the right, and without any event."""
+        """Raise a ValueError for times that are neither known nor right-censored, and if there are no events."""
         seen = target[0] == target[1]
         if not (seen | np.isinf(target[1])).all():
             i = int(np.argmin(seen | np.isinf(target[1])))
@@ -119,11 +121,11 @@ class Cox(OfAllRows, Censored):
             raise ValueError("y has no event in any row with a weight; loss='cox' wants at least one")
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
-        """Return zero, shape (1,): the partial likelihood is the same for all constants."""
+        """Return zero, shape (1,), as the partial likelihood does not depend on constants."""
         return np.zeros(1)
 
     def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
-        """Return the derivatives: a row's share of each event while it was left, less its own."""
+        """Return the derivatives: a row's shares of the events while it remained, minus its own event."""
         sets = RiskSets.of(target, raw[0], weight)
         expected = sets.share * sets.hazard()[sets.place]
         seen = seen_weight(target, weight)
@@ -131,7 +133,7 @@ class Cox(OfAllRows, Censored):
         return np.stack([expected - seen, np.maximum(hessian, 0.0)])[:, np.newaxis]
 
     def measure(self, name: str, target: Target, raw: Floats, weight: Floats | None) -> float:
-        """Return the concordance, or the mean over events of the negative log partial likelihood; NaN without any."""
+        """Return the concordance, or the mean over events of the negative log partial likelihood; NaN without events."""
         if name == "concordance":
             return super().measure(name, target, raw, weight)
         sets = RiskSets.of(target, raw[0], weight)
@@ -142,14 +144,14 @@ class Cox(OfAllRows, Censored):
 
 
 def baseline(target: Target, raw: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
-    """Return the times of events, and Breslow's estimate of the cumulative hazard at each of a row whose raw prediction is 0."""
+    """Return the times of events, and Breslow's estimate of the cumulative hazard at each for a row with a raw prediction of 0."""
     sets = RiskSets.of(target, raw, weight)
     some = sets.events > 0
     return sets.times[some], sets.hazard()[some] * kernels().exp([-sets.highest])
 
 
 def log_complement(x: Floats) -> Floats:
-    """Return log(1 - exp(-x)) of numbers of at least 0, to full precision where these are small."""
+    """Return log(1 - exp(-x)) for non-negative numbers, with full precision for small ones."""
     k, small = kernels(), np.minimum(x, 0.01)
     series = k.log(small) - small / 2.0 + small**2 / 24.0 - small**2 * small**2 / 2880.0
     return np.where(x < 0.01, series, k.log(1.0 - k.exp(-np.maximum(x, 0.01))))
@@ -167,7 +169,7 @@ def log_normal_cdf(z: Floats) -> Floats:
 
 
 class Law(NamedTuple):
-    """A distribution of errors at some places: logarithms of its density, shares below and above, and the derivatives of the first."""
+    """A distribution of errors at given points: logarithms of its density and of the shares below and above; derivatives of the first."""
 
     density: Floats
     below: Floats
@@ -190,10 +192,10 @@ def logistic(z: Floats) -> Law:
 
 
 def extreme(z: Floats) -> Law:
-    """Return the distribution of the smallest of many (Gumbel's), by which times have Weibull's."""
+    """Return the distribution of the smallest of many values (Gumbel), for which times have a Weibull distribution."""
     z = np.where(np.isinf(z), z, np.minimum(z, _RANGE))
     w = kernels().exp(z)
-    below = np.where(z < -40.0, z, log_complement(w))  # the first for a w that may be 0
+    below = np.where(z < -40.0, z, log_complement(w))  # the first case includes w = 0
     return Law(np.minimum(z, _RANGE) - w, below, -w, 1.0 - w, -w)
 
 
@@ -202,7 +204,7 @@ LAWS: dict[str, Callable[[Floats], Law]] = {"normal": normal, "logistic": logist
 
 @dataclass(frozen=True)
 class Aft(Censored):
-    """The negative log likelihood of bounds on times, whose logarithms are raw predictions and errors of a distribution of this scale."""
+    """The negative log likelihood of bounds on times, whose logarithms are raw predictions plus errors of a known distribution."""
 
     aft_loss_distribution: str = "normal"
     aft_loss_distribution_scale: float = 1.0
@@ -210,7 +212,7 @@ class Aft(Censored):
     later: ClassVar[bool] = True
 
     def check(self, target: Target) -> None:
-        """Raise a ValueError for times of zero."""
+        """Raise a ValueError if a time is zero."""
         if target.size and target[1].min() <= 0.0:
             raise ValueError("loss='aft' is for times above zero, but y has a row whose event came at 0 or before")
 
@@ -220,7 +222,7 @@ class Aft(Censored):
         Raises
         ------
         ValueError
-            If there is none, as no row has a bound above, or none has one below.
+            If no constant is the best, as no row has an upper bound, or none a lower one.
         """
         for side, bounded in (("right", np.isfinite(target[1])), ("left", target[0] > 0.0)):
             if not bounded.any():
@@ -237,7 +239,7 @@ class Aft(Censored):
         return np.array([raw])
 
     def _likelihood(self, target: Target, raw: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the loss of each row, and its derivatives without limits."""
+        """Return the loss of each row, and its derivatives before clipping."""
         k, law, scale = kernels(), LAWS[self.aft_loss_distribution], self.aft_loss_distribution_scale
         found = np.empty((3, raw.shape[0]))
         bounds = k.log(np.ascontiguousarray(target))
@@ -248,7 +250,7 @@ class Aft(Censored):
             width = np.where(exact, -bounds[0, near] - math.log(scale), k.log(upper[near] - lower[near]))
             found[:, near] = -one.density - width, one.slope / scale, -one.curvature / scale**2 + np.zeros_like(one.slope)
             wide = ~near
-            # The share of the distribution between the bounds, from the side on which it is the smaller part of the whole.
+            # The share of the distribution between the bounds, computed from the side on which it is smaller.
             low, high = law(lower[wide]), law(upper[wide])
             right = lower[wide] > 0.0
             outer, inner = np.where(right, low.above, high.below), np.where(right, high.above, low.below)
@@ -261,7 +263,7 @@ class Aft(Censored):
         return loss, g, h
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
-        """Write the derivatives, within limits."""
+        """Write the derivatives, clipped to their limits."""
         _, slope, curvature = self._likelihood(target, opened[output])
         np.clip(slope, -LARGEST_DERIVATIVE, LARGEST_DERIVATIVE, out=g)
         if h.shape[0]:
@@ -274,14 +276,14 @@ class Aft(Censored):
 
 @dataclass(frozen=True)
 class Survival:
-    """Step: raw predictions to the share that is left at some times.
+    """Step: raw predictions to probabilities of survival until given times.
 
     Attributes
     ----------
     loss : Cox or Aft
     times : ndarray of float64, shape (n_times,)
     hazard : ndarray of float64, shape (n_times,), or None
-        Of Cox's model, the cumulative baseline hazard at these.
+        For Cox's model, the cumulative baseline hazard at these times.
     """
 
     loss: Any
@@ -289,7 +291,7 @@ class Survival:
     hazard: Floats | None = None
 
     def __call__(self, raw: Floats) -> Floats:
-        """Return shares, shape (n, n_times)."""
+        """Return probabilities, shape (n, n_times)."""
         k = kernels()
         if self.hazard is not None:
             return k.exp(-k.exp(raw) * self.hazard)
@@ -298,10 +300,10 @@ class Survival:
 
 
 def concordance(target: Target, risk: Floats, weight: Floats | None) -> float:
-    """Return Harrell's concordance index: of the pairs of rows of a known order, the share whose earlier one has the higher risk.
+    """Return Harrell's concordance index: the share of the pairs of rows with a known order for which the earlier row has the higher risk.
 
-    Equal risks count half, pairs count by the product of their weights; NaN if there is no such pair. The event of one row comes before
-    that of another if its upper bound is below the other's lower one, or is equal to it and the other's event was later.
+    Ties of risks count half, and pairs are weighted by the product of their weights; NaN if there are no pairs. The event of one row
+    precedes that of another if its upper bound is below the other's lower one, or equal to it and the other's event was later.
 
     Examples
     --------
@@ -310,7 +312,8 @@ def concordance(target: Target, risk: Floats, weight: Floats | None) -> float:
     """
     lower, upper = target
     n, w = risk.shape[0], np.ones(risk.shape[0]) if weight is None else weight
-    # A row is left until its lower bound, and gone by its upper one. Of one time, known events begin before others end. From the last back.
+    # A row remains until its lower bound, and ends at its upper one. At equal times, observed events begin before others end. In descending
+    # order.
     time, kind = np.concatenate([lower, upper]), np.concatenate([np.where(lower < upper, 2, 0), np.ones(n, np.int64)])
     order = np.lexsort((kind, time))
     order = order[np.isfinite(time[order])][::-1]
