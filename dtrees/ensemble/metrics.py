@@ -50,7 +50,7 @@ class Block:
     ----------
     X : ndarray of float32 or float64, shape (n, n_features)
         In the form for prediction.
-    y : ndarray, shape (n,), or of several targets (n, k)
+    y : ndarray, shape (n,) or, for several targets, (n, k)
         float64, or class numbers.
     weight : ndarray of float64, shape (n,), or None
     margin : ndarray of float64, shape (K, n), or None
@@ -612,7 +612,7 @@ def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = No
     return EstimatorScore(scorer, link, classes) if known is None else CustomMetric(scorer, link, known.name, known)
 
 
-# --- what ``score`` and out-of-bag scores measure; NumPy's sums depend on the layout of arrays, so these are put in one layout first ---
+# --- scores of ``score`` and of out-of-bag predictions; arrays are converted to one layout first, on which NumPy's sums depend ---
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     ----------
     client : distributed.Client
     X : Dask DataFrame or Array of shape (n, n_columns)
-    y : Dask Series or Array, or local array, of shape (n,); of several targets, where options allow them, a frame or array of shape (n, k)
+    y : Dask Series or Array, or local array, of shape (n,); for several targets, a frame or array of shape (n, k)
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
     options : LoadOptions
 

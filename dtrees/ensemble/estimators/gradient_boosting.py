@@ -306,7 +306,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         -------
         ndarray of float64 of shape (n,) or (n, n_classes_)
             Log odds of the second class for two classes (half of them for the exponential loss), log probabilities up to a constant a row
-            for more; of several targets these side by side. A lazy Dask collection if X is one.
+            for more; for several targets, these are side by side. A lazy Dask collection if X is one.
         """
         check_is_fitted(self)
         steps, output = self._decision()
