@@ -1,10 +1,10 @@
-"""How many examples hypothesis makes up for a property: few in every run, many where they are asked for."""
+"""The number of hypothesis examples of a property: few in every run, many in thorough runs."""
 
 import os
 
 from hypothesis import settings
 
-#: The environment variable that asks for many, by the value "thorough".
+#: The environment variable that selects thorough runs, with the value "thorough".
 VARIABLE = "DTREES_HYPOTHESIS"
 THOROUGH = os.environ.get(VARIABLE) == "thorough"
 #: Fewest in a quick run.

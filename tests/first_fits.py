@@ -1,6 +1,6 @@
-"""Fits that need nearly all kernels that quick tests do: ``python -m tests.first_fits FOLDER front``, and ``back`` beside it.
+"""Fits that need nearly all kernels of quick tests: ``python -m tests.first_fits FOLDER front``, and ``back`` in parallel.
 
-One process does them from the first on, the other from the last; ``FOLDER``, an empty one, has a file for each that was begun.
+One process starts with the first, the other with the last; ``FOLDER``, initially empty, gets a file for each fit that has begun.
 """
 
 import gc
@@ -84,7 +84,7 @@ FITS: list[Callable[[], Any]] = [boosting, squared_error, categories, boosting_i
 
 
 def main(folder: str, end: str) -> None:
-    gc.disable()  # what is compiled stays, millions of objects, which would be looked at again and again
+    gc.disable()  # compiled kernels stay, millions of objects, which would be traversed again and again
     for fit in FITS if end == "front" else FITS[::-1]:
         try:
             (Path(folder) / fit.__name__).touch(exist_ok=False)
@@ -96,4 +96,4 @@ def main(folder: str, end: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:])
     sys.stdout.flush()
-    os._exit(0)  # to take all of that apart, chunk by chunk, would take many seconds
+    os._exit(0)  # freeing everything would take many seconds

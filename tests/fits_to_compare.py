@@ -1,6 +1,6 @@
 """Fit models of all kinds that use logarithms and exponentials, or sums of floats, and print a digest of each file and its predictions.
 
-``python -m tests.fits_to_compare``: whatever processor it runs on, it prints the same.
+``python -m tests.fits_to_compare``: it prints the same on every processor.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ N_ROWS = 9_000  # more than NumPy's buffers hold
 
 
 def rows() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return a table, a signal above 0, and weights; of the generator only what every processor does the same."""
+    """Return a table, a positive signal, and weights, using only parts of the generator that are the same on every processor."""
     r = np.random.default_rng(6)
     X = np.round(r.random((N_ROWS, 4)), 2)
     signal = 0.1 + X[:, 0] * X[:, 1] + 0.3 * r.random(N_ROWS)
@@ -72,7 +72,7 @@ def digest_of(model: Any, X: NDArray[np.float64]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Fit, and print what came of it as JSON."""
+    """Fit, and print the digests as JSON."""
     X, _, weight = rows()
     warnings.simplefilter("ignore")
     for name, estimator, y in cases():

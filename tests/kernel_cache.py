@@ -1,4 +1,4 @@
-"""Kernels compiled before tests are spread over processes."""
+"""Compilation of kernels before tests are distributed to processes."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from dtrees.split.compile.cache import is_cached
 
 
 def compile_kernels() -> None:
-    """Compile nearly all kernels, if there are none, in two processes side by side."""
+    """Compile nearly all kernels, if there are none, in two processes in parallel."""
     if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
         with tempfile.TemporaryDirectory() as folder:
             fits = [sys.executable, "-m", "tests.first_fits", folder]

@@ -1,12 +1,12 @@
-"""Slow, obvious oracles: the best split of a node by trying every one, and a tree grown with it.
+"""Slow, simple oracles: the best split of a node by trying every one, and a tree grown with it.
 
-Everything works on the raw values of the columns (no codes), on Python integers and on lists. Two answers are given for a node:
+Everything works on the raw values of the columns (no codes), on Python integers and on lists. There are two answers for a node:
 
 best_split
-    the split that the order of splits puts first, by the formulas of ``dtrees.split.criteria`` in float64: to be met bit for bit. Splits of
-    one node are compared by their *score*, which is the gain but for a factor and a constant of the node.
+    the first split in the order of splits, by the formulas of ``dtrees.split.criteria`` in float64, to be compared bit for bit. Splits
+    of a node are compared by their *score*, which is the gain up to a factor and a constant of the node.
 exact_gain
-    the gain as a fraction (for entropy with 50 digits), from the textbook formula: the best split must have the largest but for rounding.
+    the gain as a fraction (for entropy with 50 digits), from the textbook formula: the best split must have the largest, up to rounding.
 
 Of the package only ``Rules``, the logarithms, the random draws of ``hashing``, and the parts of criteria that are not built in are used.
 """
@@ -37,7 +37,7 @@ SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error",
 NEWTON_L1, QUANTILE = "newton_l1", "quantile"
 #: The criteria that follow from the order of targets.
 BY_ORDER = (ABSOLUTE_ERROR, QUANTILE)
-#: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
+#: The criteria with formulas here. Others are scored by their own parts: the oracle then shows that the search finds the best split.
 BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, QUANTILE, POISSON, NEWTON, GINI, ENTROPY)
 
 
@@ -46,12 +46,12 @@ Rows = Sequence[int]
 
 
 class SplitLimits(NamedTuple):
-    """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
+    """Limits on splits, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
-    ``levels`` are what the numbers ``a`` of absolute error and quantiles stand for, ``alpha`` is the quantile; ``l1`` is the penalty on
-    sizes of values; ``categorical`` the columns of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one
-    way; ``chance`` is taken from the gain of a set for each nat of choosing it. Of ``several`` targets, ``a`` are these, and ``n_classes``
-    is SEVERAL, but for absolute error.
+    ``levels`` maps the ranks ``a`` of absolute error and quantiles to targets, ``alpha`` is the quantile; ``l1`` is the penalty on the
+    size of values; ``categorical`` are the columns of categories, and ``smooth``, ``least`` and ``most`` their smoothing, the fewest
+    rows of a category, and the most categories on the smaller side; ``chance`` is subtracted from the gain of a set for each nat of
+    choice. For ``several`` targets, these are ``a``, and ``n_classes`` is SEVERAL, except for absolute error.
     """
 
     criterion: str
@@ -74,7 +74,7 @@ class SplitLimits(NamedTuple):
 
 
 class Split(NamedTuple):
-    """One split: values up to ``value`` go left (all values and no missing one where ``threshold`` is inf), or those in ``categories``."""
+    """A split: values up to ``value`` go left (all values and no missing one if ``threshold`` is inf), or those in ``categories``."""
 
     column: int
     value: float
@@ -94,7 +94,7 @@ class Split(NamedTuple):
 
 
 def node_sums(rows: Sequence[int], a: Any, b: Sequence[int] | None, n_classes: int) -> tuple[int, ...]:
-    """(G, H) of some rows, or in the class layout (``n_classes`` > 0) the weight of each class; ``a`` may be several targets."""
+    """Return (G, H) of some rows, or for ``n_classes`` > 0 the weight of each class; ``a`` may be several targets."""
     if isinstance(a, SeveralTargets):
         return a.sums(rows, b) if n_classes == SEVERAL else node_sums(rows, range(len(a.rows)), b, 0)
     if n_classes:
@@ -119,7 +119,7 @@ def kernel_value(limits: SplitLimits) -> Any:
 
 
 def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> int:
-    """The sum of weighted deviations from the weighted quantile, which count the numerator of ``alpha`` above, and the rest of it below."""
+    """Return the sum of weighted deviations from the weighted quantile, with the factors of ``alpha`` above and below."""
     levels, (above, both) = limits.levels, limits.alpha.as_integer_ratio()
     pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
     upto = itertools.accumulate(w for _, w in pairs)
@@ -199,7 +199,7 @@ def _exact_entropy(weights: Sequence[int]) -> Decimal:
 
 
 def exact_gain(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -> Fraction | Decimal:
-    """The decrease of the weighted impurity (of the loss, for Newton), free of rounding."""
+    """Return the decrease of the weighted impurity (of the loss, for Newton), exactly."""
     sides = [total, left, subtract(total, left)]
     if limits.criterion == ENTROPY:
         with localcontext(prec=50):
@@ -247,7 +247,7 @@ def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b:
 
 
 def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, u: float) -> Iterator[Split]:
-    """The allowed splits at the threshold that the draw ``u`` from [0, 1) stands for."""
+    """Return the allowed splits at the threshold for a draw ``u`` from [0, 1)."""
     total = node_sums(rows, a, b, limits.n_classes)
     missing = [i for i in rows if math.isnan(x[i])]
     present = sorted({x[i] + 0.0 for i in rows if not math.isnan(x[i])})
@@ -268,7 +268,7 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
 
 
 def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, bits: int) -> Iterator[Split]:
-    """The allowed splits of a node on a column of categories, between neighbours in their order; if ``bits`` draw, one of them."""
+    """Return the allowed splits of a node on a column of categories, between neighbours in their order; with ``bits``, a random one."""
     least, most = (limit[limits.categorical.index(column)] for limit in (limits.least, limits.most))
     members: dict[Any, list[int]] = {}
     for i in rows:
@@ -317,13 +317,13 @@ def _nats(n: int) -> float:
 
 
 def _per_gain(total: Sequence[int], limits: SplitLimits) -> float:
-    """What gains are multiplied by in scores."""
+    """Return the ratio of scores to gains."""
     of_squares = limits.criterion in (SQUARED_ERROR, NEWTON, GINI)
     return float(weight_of(total, limits.n_classes)) + 2.0 * limits.penalty if of_squares else 1.0
 
 
 def _distance(sums: Sequence[int], total: Sequence[int], which: int, limits: SplitLimits) -> float:
-    """How far a category's mean is from the node's."""
+    """Return the difference of a category's mean to the node's."""
     g, h = (sums[which], sum(sums)) if limits.n_classes else sums
     all_g, all_h = (total[which], sum(total)) if limits.n_classes else total
     mean = float(all_g) / float(all_h) if all_h > 0 else 0.0
@@ -375,7 +375,7 @@ def _is_in_order(
 
 
 def quantile_level(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> float:
-    """The weighted quantile of levels, halfway where two may be it."""
+    """Return the weighted quantile of levels, the midpoint if two qualify."""
     pairs = sorted((limits.levels[a[i]], 1 if b is None else b[i]) for i in rows)
     share = limits.alpha * sum(w for _, w in pairs)
     upto = list(itertools.accumulate(w for _, w in pairs))
@@ -417,19 +417,19 @@ def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
 def best_of_column(
     x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, bits: int = 0
 ) -> Split | None:
-    """The best split on one column: the largest score, the first of equals."""
+    """Return the best split on one column: the largest score, the first of equals."""
     if column in limits.categorical:
         splits = every_set(x, column, rows, a, b, limits, bits)
     elif limits.random:
         splits = random_split(x, column, rows, a, b, limits, hashing.uniform(np.uint64(bits)))
     else:
         splits = every_split(x, column, rows, a, b, limits)
-    best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
+    best = max(splits, key=lambda split: split.score, default=None)  # max returns the first of equals
     if best is None or best.gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and best.gain <= 0.0):
         return None
     if best.lost:
         best = best._replace(gain=_gain(best.score + best.lost, node_sums(rows, a, b, limits.n_classes), limits))
-    if best.categories is None and not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
+    if best.categories is None and not any(math.isnan(x[i]) for i in rows):  # missing values in other rows go with the majority
         best = best._replace(missing_left=2 * best.n_left > len(rows))
     return best
 
@@ -443,7 +443,7 @@ def best_split(
     limits: SplitLimits,
     draws: Sequence[int] | None = None,
 ) -> tuple[int, Split | None]:
-    """The best split over the columns drawn: larger score, then lower column; and what the search is to report."""
+    """Return the best split over the columns drawn: larger score, then lower column; and the expected status of the search."""
     around = limits.constraints
     varying = [j for j in sorted(drawn) if not is_constant(columns[j], rows) and (around is None or around.may_use(j))]
     if not varying:
@@ -463,7 +463,7 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
     ends = np.append(np.flatnonzero(np.diff(values)), values.shape[0] - 1)  # the last place of each value
     if n_missing == n or (ends.shape[0] == 1 and n_missing == 0):
         return CONSTANT, None
-    # One row a cut, with columns for missing left and missing right.
+    # One row for each cut, with columns for missing left and missing right.
     g = np.cumsum(a[order])[ends][:, None] + np.array([int(a[missing].sum()), 0])
     h = np.cumsum(b[order])[ends][:, None] + np.array([int(b[missing].sum()), 0])
     count = ends[:, None] + 1 + np.array([n_missing, 0])
@@ -502,7 +502,7 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
 
 
 def _constrain(scores: NDArray[Any], g: Any, h: Any, column: int, total: tuple[int, int], limits: SplitLimits) -> None:
-    """Score cuts by what constraints leave of them; those that they do not allow, by -1."""
+    """Change the scores of cuts according to constraints; forbidden ones become -1."""
     around = limits.constraints
     assert around is not None
     for place in zip(*np.nonzero(scores >= 0.0), strict=True):
@@ -513,7 +513,7 @@ def _constrain(scores: NDArray[Any], g: Any, h: Any, column: int, total: tuple[i
 
 
 def below(around: Constraints, split: Split, rows: tuple[NDArray[Any], NDArray[Any]], limits: SplitLimits, is_left: bool) -> Constraints:
-    """What constraints say of a child of a node with these numbers of rows."""
+    """Return the constraints of a child of a node with these rows."""
     total = int(rows[0].sum()), int(rows[1].sum())
     one, other = (around.value(sums, limits.penalty) for sums in (split.left, subtract(total, split.left)))
     return around.child(split.column, one, other, is_left)
@@ -537,7 +537,7 @@ class Node:
 
 
 class Sample(NamedTuple):
-    """What a tree is grown on: two integers a row and their powers of two, the rows in sample, and what pure nodes are known by."""
+    """The data of a tree: two integers a row and their powers of two, the rows in sample, and the targets that define pure nodes."""
 
     g: list[int]
     h: list[int] | None
@@ -549,12 +549,12 @@ class Sample(NamedTuple):
 
     @property
     def a(self) -> Any:
-        """What rows carry."""
+        """The first number of each row."""
         return self.several or self.g
 
 
 def probabilities_by_gradient(sizes: Sequence[float], share: float) -> list[Fraction]:
-    """The probabilities min(1, size / mu) of rows to be drawn, of sizes rounded down to one of eight for each power of two."""
+    """Return the probabilities min(1, size / mu) of rows, with sizes rounded down to one of eight values for each power of two."""
     powers = [math.frexp(size) for size in sizes]
     rounded = [Fraction(math.floor(16 * m), 16) * Fraction(2) ** e for m, e in powers]
     largest = max(rounded)
@@ -571,7 +571,7 @@ def probabilities_by_gradient(sizes: Sequence[float], share: float) -> list[Frac
 
 
 def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> SplitLimits:
-    """The limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
+    """Return the limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
     in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0
     root = weight_of(sums, in_classes)
     _, b = exponents
@@ -594,7 +594,7 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
 
 
 def shrunk(root: Node, values: Sequence[float], noise: float) -> list[float]:
-    """The values of nodes in preorder after ``noise`` was taken from the gain of each split, in units of gains."""
+    """Return the values of nodes in preorder after ``noise`` is subtracted from the gain of each split, in units of gains."""
     number = {id(node): i for i, node in enumerate(root.preorder())}
     result = list(values)
     for i, node in enumerate(root.preorder()):
@@ -605,7 +605,7 @@ def shrunk(root: Node, values: Sequence[float], noise: float) -> list[float]:
 
 
 def chance_of(rules: Rules, in_classes: int, sample: Sample, sums: Sequence[int]) -> float:
-    """What is taken from gains of sets of categories for each nat of choosing them, in units of scores."""
+    """Return the amount subtracted from gains of sets of categories for each nat of choice, in units of scores."""
     if not rules.chance or in_classes == SEVERAL:
         return 0.0
     if rules.criterion in (GINI, ENTROPY):
@@ -634,7 +634,7 @@ def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample
 
 
 def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_classes: int, seed: int, tree: int) -> Node:
-    """Grow a tree by the book."""
+    """Grow a tree."""
     seed = hashing.as_seed(seed)
     pool = hashing.tree_columns(seed, tree, len(columns), rules.columns_per_tree)
     node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
@@ -663,14 +663,14 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
             hashing.draw_columns(node_key, path, order, 0, len(pool))
         draws = [int(hashing.draw(threshold_key ^ path, j)) for j in range(len(columns))]
         first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
-        # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
+        # Drawing continues, one column at a time, while all columns drawn are constant in the node.
         for drawn in [first, *([j] for j in rest)]:
             status, split = best_split(columns, drawn, node.rows, sample.a, sample.h, own, draws)
             if status != CONSTANT:
                 return split
         return None
 
-    waiting = [(root, find(root))]  # in the order of their making
+    waiting = [(root, find(root))]  # in the order of their creation
     n_leaves = 1
     while rules.max_leaf_nodes is None or n_leaves < rules.max_leaf_nodes:
         node, split = max(waiting, key=lambda pair: -math.inf if pair[1] is None else pair[1].gain, default=(root, None))

@@ -1,4 +1,4 @@
-"""Constraints by the book, for the oracles of ``naive``: bounds of nodes, order of values, and what clipped values gain."""
+"""Simple constraints, for the oracles of ``naive``: bounds of nodes, order of values, and gains of clipped values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtrees.engine.plan.plans import Rules
 
 @dataclass(frozen=True)
 class Constraints:
-    """What constraints say of a node: its bounds, and the columns on the path to it; ``l1`` is the L1 penalty in units of sums."""
+    """The constraints of a node: its bounds, and the columns on the path to it; ``l1`` is the L1 penalty in units of sums."""
 
     rules: Rules
     low: float = -math.inf
@@ -35,7 +35,7 @@ class Constraints:
         return self.rules.monotonic[column] if self.rules.monotonic else 0
 
     def _most_lowered(self, sums: Sequence[int], penalty: float) -> float:
-        """What a leaf lowers the loss by without bounds, times two."""
+        """The reduction of the loss by a leaf without bounds, times two."""
         x = max(abs(float(sums[0])) - self.l1, 0.0)
         return x * x / (float(sums[1]) + penalty)
 
@@ -52,21 +52,21 @@ class Constraints:
         return -(g - l1 if g > l1 else g + l1 if g < -l1 else 0.0) / (float(sums[1]) + penalty)
 
     def _lowered(self, value: float, sums: Sequence[int], penalty: float, n_leaves: int = 1) -> float:
-        """What leaves of this value lower the loss by, times two."""
+        """The reduction of the loss by leaves of this value, times two."""
         return -value * (2.0 * sums[0] + (sums[1] + penalty) * value) - 2.0 * n_leaves * self.l1 * abs(value)
 
     def are_in_order(self, column: int, one: float, other: float) -> bool:
-        """Whether these values of both sides of a split on a column, of trees and forests, are as the column wants them."""
+        """Whether the values of both sides of a split on a column, of trees and forests, have the required order."""
         sign = self.sign(column)
         return not sign or (sign * (one - other) <= 0 and self.low <= min(one, other) and max(one, other) <= self.high)
 
     def allows(self, column: int, left: Sequence[int], right: Sequence[int], penalty: float) -> bool:
-        """Whether the values of both sides, which follow from sums, are as a split on a column wants them."""
+        """Whether the values of both sides, computed from sums, are allowed for a split on a column."""
         sign = self.sign(column)
         if self.boosts:
             one, other = self.value(left, penalty), self.value(right, penalty)
             if one == other and not all(self._is_within(sums, penalty) for sums in (left, right)):
-                return False  # nothing is left of the split
+                return False  # the split is not defined
             return sign * (one - other) <= 0
         return self.are_in_order(column, self.value(left, penalty), self.value(right, penalty))
 
@@ -74,7 +74,7 @@ class Constraints:
         return self.low <= self._step(sums, penalty) <= self.high
 
     def score(self, score: float, left: Sequence[int], right: Sequence[int], penalty: float) -> float:
-        """The score of a split in float64, from the one that it would have without constraints."""
+        """The score of a split in float64, given its score without constraints."""
         if not self.boosts:
             return score
         if self.l1:
@@ -89,14 +89,14 @@ class Constraints:
         return max(score - (a + b) * (a * (d * d) + b * (other_d * other_d)) + both * both * (own * own), 0.0)
 
     def gain(self, score: float, gain: float, total: Sequence[int], penalty: float) -> float:
-        """The gain of a split in float64, from the one that its score would have without constraints."""
+        """The gain of a split in float64, given the gain of its score without constraints."""
         if not (self.boosts and self.l1):
             return gain + self.more_gain(total, penalty)
         found = score - self._most_lowered(total, penalty) + self.more_gain(total, penalty)
         return found if found > 2.0**-44 * score else 0.0
 
     def more_gain(self, total: Sequence[int], penalty: float) -> float:
-        """What the gain of a split in float64 is more than its score says."""
+        """The difference between the gain of a split in float64 and that of its score."""
         if not self.boosts:
             return 0.0
         if self.l1:
@@ -109,7 +109,7 @@ class Constraints:
         return -(h + 2.0 * penalty) * (at_both * at_both) + (h + penalty) * (own * own)
 
     def _lift(self, total: Sequence[int], penalty: float) -> float:
-        """What keeps scores with an L1 penalty from being negative: both sides could have the value that is best for both."""
+        """The term that keeps scores with an L1 penalty non-negative: both sides could have the value that is best for both."""
         value = self.clip(self._step(total, 2.0 * penalty, 2))
         return max(0.0, -self._lowered(value, total, 2.0 * penalty, 2))
 
@@ -117,7 +117,7 @@ class Constraints:
         return max(self.low - value, 0.0) + max(value - self.high, 0.0)
 
     def exact_gain(self, left: Sequence[int], right: Sequence[int], penalty: float) -> Fraction:
-        """The decrease of the second-order loss by a split, times two, when all values are clipped."""
+        """The decrease of the second-order loss by a split, times two, with all values clipped."""
         total = [x + y for x, y in zip(left, right, strict=True)]
         return self._loss(total, penalty) - self._loss(left, penalty) - self._loss(right, penalty)
 
@@ -132,7 +132,7 @@ class Constraints:
         return 2 * sums[0] * step + weight * step * step + 2 * Fraction(self.l1) * abs(step)
 
     def child(self, column: int, one: float, other: float, is_left: bool) -> Constraints:
-        """What constraints say of a child of a split, whose sides have these values."""
+        """The constraints of a child of a split whose sides have these values."""
         low, high, sign = self.low, self.high, self.sign(column)
         if sign:
             middle = (one + other) / 2.0

@@ -1,4 +1,4 @@
-"""The oracle of DART (Rashmi and Gilad-Bachrach, 2015, with XGBoost's weights): predictions are added up anew for each round."""
+"""The oracle of DART (Rashmi and Gilad-Bachrach, 2015, with XGBoost's weights): predictions are summed from scratch in each round."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from dtrees.split.numbers import hashing
 
 
 def dropped_rounds(seed: int, n: int, rate: float, skip: float = 0.0) -> list[int]:
-    """Which of the first ``n`` rounds the next one is grown without."""
+    """Return which of the first ``n`` rounds the next one drops."""
     key = np.uint64(hashing.stream_key(hashing.as_seed(seed), hashing.STREAM_DROPOUT, n))
     draws = [hashing.uniform(np.uint64(hashing.draw(key, i))) for i in range(n + 1)]
     return [] if draws[n] < skip else [i for i in range(n) if draws[i] < rate]
@@ -28,11 +28,11 @@ def dart(
     Parameters
     ----------
     step : callable
-        Returns what a round adds to predictions: steps that are shortened by the learning rate.
+        Returns the contribution of a round to predictions, including the learning rate.
     start : ndarray of float64, shape (n_rows,)
         The predictions before the first round.
     dropped : sequence of sequence of int
-        Of each round, the earlier ones that it is grown without.
+        For each round, the earlier ones that it drops.
     """
     steps: list[Any] = []
     weights: list[float] = []

@@ -1,33 +1,34 @@
-"""The oracle for several targets: what :mod:`tests.naive` asks of them, by the formulas of one target added up."""
+"""The oracle for several targets: functions of :mod:`tests.naive`, as sums of the formulas of one target."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dtrees.split.numbers import elementary
 
-#: In place of a number of classes: the sums of several targets, and the weight.
+#: Replaces a number of classes for the sums of several targets, and the weight.
 SEVERAL = -1
 
 
 def log(x: float) -> float:
-    """The logarithm of the package, the same on every processor; its own tests hold it against exact ones."""
+    """The logarithm of the package, the same on every processor; its own tests compare it with exact values."""
     return float(elementary.log(x))
 
 
 def log2(x: float) -> float:
-    """Likewise to base 2."""
+    """The same to base 2."""
     return float(elementary.log2(x))
 
 
 def xlog2(x: float, total: float) -> float:
-    """A part of an entropy."""
+    """A term of an entropy."""
     return x * log2(x / total) if x > 0.0 else 0.0
 
 
 class SeveralTargets(NamedTuple):
-    """What each row adds to the sums of several targets.
+    """The contributions of rows to the sums of several targets.
 
-    ``rows[i]`` are amounts, or the numbers of classes, counted through over targets, of which there are ``classes`` each (1 for amounts).
+    ``rows[i]`` are amounts, or numbers of classes in a common numbering over targets, of which there are ``classes`` each (1 for
+    amounts).
     """
 
     criterion: str
@@ -48,7 +49,7 @@ class SeveralTargets(NamedTuple):
         return [sums[end - n : end] for end, n in zip(ends, self.classes, strict=True)]
 
     def is_defined(self, left: Sequence[int], total: Sequence[int]) -> bool:
-        """Whether means are above zero on both sides, which Poisson deviance wants of all targets."""
+        """Whether means are positive on both sides, as Poisson deviance requires for all targets."""
         return self.criterion != "poisson" or all(0 < x < all_ for x, all_ in zip(left[:-1], total[:-1], strict=True))
 
     def score(self, left: Sequence[int], total: Sequence[int]) -> float:
@@ -91,10 +92,10 @@ class SeveralTargets(NamedTuple):
         return _sum_over(gains) / n
 
     def orders(self, groups: Sequence[Sequence[int]], total: Sequence[int], smooth: float) -> list[list[float]]:
-        """What each order of categories orders them by, given their sums.
+        """Return the keys of categories for each order, given their sums.
 
-        One for each number, for the second of two classes, and for each of more; and one for numbers and pairs of classes together, by the
-        first principal component of their means.
+        There is one order for each number, for the second of two classes, and for each of more; and one for numbers and pairs of classes
+        together, by the first principal component of their means.
         """
         first = [sum(self.classes[:t]) for t in range(len(self.classes))]
         numbers = [k + (n == 2) for k, n in zip(first, self.classes, strict=True) if n == 2 or not self.by_class]

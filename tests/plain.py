@@ -1,4 +1,4 @@
-"""Boosting by long steps, all columns and leaves of any size, for tests of how trees grow on tiny tables; defaults are for real ones."""
+"""Boosting with a learning rate, columns and leaves for tests of trees on tiny tables; defaults are for real ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the processes of clusters have in memory from their start, in tests: imported and loaded once, by the process they are forked from.
+"""Modules and kernels that processes of test clusters have from their start: loaded once, by the process they are forked from.
 
 Workers are started by the hundred, and would take a second each to import all this and to load kernels from disk.
 """
@@ -23,7 +23,7 @@ _MODULES = [
 
 
 def load_compiled() -> None:
-    """Load all kernels that have been compiled, of modules that are imported; it compiles none."""
+    """Load all compiled kernels of imported modules, without compiling any."""
     for path in sorted(cache_folder().glob(f"*{KERNEL_SUFFIX}")):
         module, _, name = path.name.rpartition("-")[0].rpartition(".")
         with suppress(AttributeError, ImportError, OSError, ValueError):
@@ -35,6 +35,6 @@ gc.set_threshold(50_000)
 for module in _MODULES:
     importlib.import_module(module)
 load_compiled()
-# Tests collect garbage on workers to see whether anything is left there: what is here now is none.
+# Tests collect garbage on workers to check that nothing is left there: the present objects are excluded.
 gc.collect()
 gc.freeze()

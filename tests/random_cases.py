@@ -1,4 +1,4 @@
-"""Estimators, parameters and small tables that are drawn at random, for :mod:`tests.differential`."""
+"""Estimators, parameters and small tables drawn at random, for :mod:`tests.differential`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,14 @@ VALUES = ("plain", "plain", "ties", "large", "small", "amounts", "even", "severa
 LABELS = ("two", "two", "three", "words", "rare", "one", "several classes")
 N_ROWS = (1, 2, 3, 10, 30, 30, 100, 100, 100, 400)
 KINDS = sorted(name for name in dtrees.__all__ if name.endswith(("Regressor", "Classifier")))
-#: Estimators whose kernels other tests compile, too, and what takes kernels of its own with them.
+#: Estimators whose kernels other tests compile, too, and parameters that need kernels of their own.
 FEW_KINDS = ("RandomForestClassifier", "GradientBoostingRegressor", "GradientBoostingClassifier", "BaggingRegressor")
 OWN_KERNELS = {"reg_alpha", "monotonic_cst", "interaction_cst", "entropy", "poisson", "several", "several classes", "text", "levels"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator and a table, which follow from these fields alone."""
+    """An estimator and a table, which are determined by these fields."""
 
     kind: str
     parameters: dict[str, Any]
@@ -34,11 +34,11 @@ class Case:
     seed: int = 0
 
     def random(self, *what: int) -> np.random.Generator:
-        """Return random numbers for one part of the table, which does not depend on its other parts."""
+        """Return a random generator for one part of the table, independent of the others."""
         return np.random.default_rng([self.seed, *what])
 
     def estimator(self) -> Any:
-        """Return the estimator, not fitted."""
+        """Return the unfitted estimator."""
         model = getattr(dtrees, self.kind)()
         if hasattr(model, "estimator"):
             model.estimator = getattr(dtrees, self.kind.replace("Bagging", "GradientBoosting"))()
@@ -47,12 +47,12 @@ class Case:
         return model.set_params(**self.parameters)
 
     def table(self) -> Any:
-        """Return X, an array if that can hold the columns, otherwise a frame."""
+        """Return X, as an array if that can hold the columns, otherwise as a frame."""
         made = {f"{kind}_{j}": _column(kind, self.n_rows, self.random(1, j)) for j, kind in enumerate(self.columns)}
         return pd.DataFrame(made) if {*OF_FRAMES} & {*self.columns} else np.column_stack(list(made.values()))
 
     def y(self) -> Any:
-        """Return the target, which follows from the first two columns and noise."""
+        """Return the target, which depends on the first two columns and noise."""
         random, X = self.random(2), pd.DataFrame(self.table())
         value = random.normal(size=self.n_rows)
         for j in range(min(2, X.shape[1])):
@@ -76,7 +76,7 @@ class Case:
         }[self.target]
 
     def weight(self) -> Any:
-        """Return the weights of rows, zeros among them, or None."""
+        """Return the weights of rows, including zeros, or None."""
         random, n = self.random(3), self.n_rows
         shares = random.random(n) * (random.random(n) < 0.8)
         wide = np.where(shares, 10.0 ** random.uniform(-3, 30, n), 0.0)
@@ -111,7 +111,7 @@ def _column(kind: str, n: int, random: np.random.Generator) -> Any:
 
 
 def draw(seed: int, number: int, few_kernels: bool = False) -> Case:
-    """Return one case of a seed; if so wanted, one that needs no kernels but those of :data:`FEW_KINDS`."""
+    """Return one case of a seed; with ``few_kernels``, one that only needs the kernels of :data:`FEW_KINDS`."""
     random = np.random.default_rng([seed, number])
     left_out = OWN_KERNELS if few_kernels else set()
 

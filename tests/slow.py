@@ -1,4 +1,4 @@
-"""Parameters of tests of which some are tried in every run, others where slow tests are asked for, and the rest where thorough ones are."""
+"""Parameters of tests that are divided among every run, slow runs and thorough runs."""
 
 from collections.abc import Container, Iterable, Sequence
 from itertools import product
@@ -19,7 +19,7 @@ def one_quick(values: Iterable[Any]) -> list[Any]:
 
 
 def slow_for(slow: Container[Any], values: Iterable[Any], thorough: Container[Any] = ()) -> list[Any]:
-    """Return values of one parameter, or of several that begin with it, those in ``slow`` marked as slow, and those in ``thorough`` so.
+    """Return values of one parameter, or of several that begin with it, marked as slow if in ``slow``, as thorough if in ``thorough``.
 
     >>> [len(value.marks) for value in slow_for({"b"}, ["a", "b", ("b", 1)])]
     [0, 1, 1]
@@ -33,7 +33,7 @@ def slow_for(slow: Container[Any], values: Iterable[Any], thorough: Container[An
 
 
 def thorough_for(thorough: Container[Any], values: Iterable[Any]) -> list[Any]:
-    """Return values of one parameter, or of several that begin with it, those in ``thorough`` marked as thorough.
+    """Return values of one parameter, or of several that begin with it, marked as thorough if in ``thorough``.
 
     >>> [[mark.name for mark in value.marks] for value in thorough_for({"b"}, ["a", "b"])]
     [[], ['thorough']]
@@ -42,9 +42,9 @@ def thorough_for(thorough: Container[Any], values: Iterable[Any]) -> list[Any]:
 
 
 def one_of_each(*parameters: Sequence[Any], others: pytest.MarkDecorator = pytest.mark.slow) -> list[Any]:
-    """Return all combinations of the values of several parameters, all marked as slow but for enough that have each value once.
+    """Return all combinations of the values of several parameters, marked as slow except enough to have each value once.
 
-    A value that is marked as slow itself is in no quick combination. ``others``: the mark, if not that of slow tests.
+    A value that is itself marked as slow is in no quick combination. ``others``: the mark, if it is not that of slow tests.
 
     >>> [len(value.marks) for value in one_of_each("abc", [1, 2])]
     [0, 1, 1, 0, 0, 1]
@@ -61,12 +61,12 @@ def one_of_each(*parameters: Sequence[Any], others: pytest.MarkDecorator = pytes
     return found
 
 
-#: Criteria with kernels of their own, which take long to compile. Quick tests do without, but for what they add up and how they score.
+#: Criteria with kernels of their own, which take long to compile. Quick tests omit them, except in tests of sums and scores.
 KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1", "absolute_error", "quantile"})
 
 
 def quick_criteria(criteria: Iterable[str]) -> list[str]:
-    """Return those criteria that made-up examples of quick tests are drawn from; all in a thorough run.
+    """Return the criteria for random examples of quick tests; all in a thorough run.
 
     >>> quick_criteria(["gini", "entropy"]) == ["gini", "entropy"][: 1 + THOROUGH]
     True

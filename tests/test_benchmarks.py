@@ -22,22 +22,22 @@ from benchmarks.works.losses import first_below
 from benchmarks.works.worst_cases import cases
 from tests.slow import one_of_each, slow_for
 
-#: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
+#: Benchmarks of every test run; the others take long, most of them because of clusters or peers.
 QUICK = {"trees", "cross-validation"}
-#: Those that take longest.
+#: The slowest benchmarks.
 THOROUGH = {"chaos", "cold", "memory", "accuracy", "past-memory", "boosting-tasks"}
 
 
 @pytest.fixture
 def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To tidy up between two turns takes a second in a process that has imported as much as the tests have."""
+    """Skip the clean-up between two turns, which takes a second in a process with as many imports as the tests have."""
     monkeypatch.setattr(timing, "tidy_up", lambda: None)
 
 
 @pytest.mark.usefixtures("untidy")
 @pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks(), THOROUGH))
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
-    # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
+    # OpenMP's threads wait for each other by spinning, which takes forever on a machine that runs other tests, too.
     arguments = ["--only", name, "--scale", "tiny", "--repeats", "1", "--threads", "1", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -65,7 +65,7 @@ def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatc
 
 def test_libraries_are_known_by_the_first_word() -> None:
     assert libraries.is_installed("scikit-learn, 1 thread")
-    assert libraries.is_installed("two heaps")  # no library: our own
+    assert libraries.is_installed("two heaps")  # no library: it belongs to dtrees
     assert libraries.is_installed("XGBoost hist") == (importlib.util.find_spec("xgboost") is not None)
 
 
@@ -160,7 +160,7 @@ def test_a_page_has_a_line_for_each_work_and_a_column_for_each_peer(tmp_path: Pa
 
 
 def test_the_page_is_that_of_the_stored_results(tmp_path: Path) -> None:
-    """``python -m benchmarks.page benchmarks/measured docs/benchmarks.md`` has been run since results or words changed."""
+    """``python -m benchmarks.page benchmarks/measured docs/benchmarks.md`` was run after the last change of results or text."""
     root = Path(page.__file__).parents[1]
     written = tmp_path / "benchmarks.md"
     result = CliRunner().invoke(page.main, [str(root / "benchmarks" / "measured"), str(written)], catch_exceptions=False)
@@ -203,7 +203,7 @@ def test_the_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("case", "depth"), one_of_each([*cases(100)], [3, None]))
 def test_the_plain_scan_grows_the_same_trees(case: str, depth: int | None) -> None:
-    """Otherwise it would be no yardstick."""
+    """Otherwise it would not be a baseline."""
     X, y = cases(100)[case]
     plain = PlainTree(depth).fit(X, y)
     tree = dtrees.DecisionTreeRegressor(max_depth=depth).fit(X, y)

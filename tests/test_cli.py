@@ -1,4 +1,4 @@
-"""The command line from end to end: what a user types, and what comes back."""
+"""The command line from end to end: commands, and their output."""
 
 import functools
 import importlib.metadata
@@ -61,7 +61,7 @@ def model(folder: Path, scheduler: str) -> Path:
 
 
 def figure(output: str, name: str) -> tuple[float, float]:
-    """The model's and the baseline's figure of a score table."""
+    """Return the model's and the baseline's value from a score table."""
     found = re.search(rf"{name}\s*│\s*(\S+)\s*│\s*(\S+)", output)
     assert found, output
     return float(found[1].replace(",", "")), float(found[2].replace(",", ""))
@@ -166,7 +166,7 @@ def test_parameters_from_a_file_and_results_as_json(folder: Path, scheduler: str
 
 @pytest.mark.slow
 def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The workers are in another folder, so a path relative to it leads nowhere here."""
+    """The workers are in another folder, so a relative path does not exist here."""
     monkeypatch.chdir(tmp_path)
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None) as cluster:
         with Client(cluster) as client:
@@ -257,7 +257,7 @@ def test_predict(model: Path, folder: Path, tmp_path: Path, on_cluster: bool, sc
 
 
 def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
-    """Numbers, or labels of a kind each, with a column of probabilities for each of them."""
+    """Numbers, or labels of different kinds, with columns of probabilities for each target."""
     frame = pd.read_csv(folder / "flats.csv")
     X, rent = frame.drop(columns="rent"), frame["rent"]
     model = dtrees.GradientBoostingRegressor(n_estimators=3).fit(X, np.column_stack([rent, np.sqrt(rent)]))
@@ -279,7 +279,7 @@ def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
 
 
 def test_predictions_into_a_pipe(model: Path, folder: Path, tmp_path: Path) -> None:
-    """Such as /dev/stdout, beside which no temporary file can be made, and which must not be replaced by one."""
+    """For example /dev/stdout, next to which no temporary file can be created, and which must not be replaced."""
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit((tmp_path / "pipe").read_text)
@@ -305,7 +305,7 @@ def test_probabilities(folder: Path, tmp_path: Path, scheduler: str) -> None:
 
 
 def test_codes_that_look_like_numbers_stay_text(tmp_path: Path, scheduler: str) -> None:
-    """A column that was text at fit is read as text, even where the new table alone would not show that it is."""
+    """A column that was text at fit is read as text, even if the values of the new table look like numbers."""
     train = pd.DataFrame({"code": ["01", "02", "x3"] * 40, "y": [1.5, 2.5, 4.5] * 40})
     train.to_csv(tmp_path / "train.csv", index=False)
     (tmp_path / "new.csv").write_text("code\n01\n02\n")
@@ -490,7 +490,7 @@ def test_mistakes_at_prediction(model: Path, folder: Path, tmp_path: Path) -> No
 def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
     name: str, word: str, code: int, folder: Path, scheduler: str, tmp_path: Path
 ) -> None:
-    rounds = 10**6 + code  # told from those of other fits
+    rounds = 10**6 + code  # to distinguish it from other fits
     arguments = ["fit", str(folder / "flats.csv"), "--target", "rent", "-p", f"n_estimators={rounds}", "--output", str(tmp_path / "model")]
     command = [sys.executable, "-m", "dtrees", *arguments, "--scheduler", scheduler]
     with (
@@ -500,7 +500,7 @@ def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
             stderr=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.Signals[name], signal.SIG_DFL),  # whoever runs the tests may ignore it: nohup
+            preexec_fn=lambda: signal.signal(signal.Signals[name], signal.SIG_DFL),  # the test runner may ignore it: nohup
         ) as process,
     ):
         try:
@@ -559,7 +559,7 @@ def test_no_command_is_answered_by_the_help() -> None:
 # Real data
 
 
-@pytest.mark.slow  # the kernels of zones beside sets of categories are compiled for it
+@pytest.mark.slow  # compiles the kernels of zones with sets of categories
 def test_california_housing(california_housing: Path, scheduler: str) -> None:
     settings = ("-p", "n_estimators=100", "-p", "learning_rate=0.1")
     result = succeed("fit", california_housing, "--target", "median_house_value", "--scheduler", scheduler, *settings)

@@ -9,7 +9,7 @@ from tests import differential, random_cases
 
 @pytest.fixture(scope="module", autouse=True)
 def closed_cluster() -> Iterator[None]:
-    """Close the cluster that some cases are fitted on, if there were any."""
+    """Close the cluster of cases that use one."""
     yield
     if differential.client.cache_info().currsize:
         differential.client().shutdown()

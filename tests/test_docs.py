@@ -1,4 +1,4 @@
-"""The README, the pages of docs/ and the scripts of docs/examples: examples run, commands exist, links lead somewhere."""
+"""The README, the pages of docs/ and the scripts of docs/examples: examples run, commands exist, links are valid."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from dtrees.cli.main import main
 from dtrees.cluster.reliability.fit import Settings
 from tests.conftest import real_data
 
-# --- the README and the pages of docs/: their Python examples run, the README's commands exist, links lead somewhere ---
+# --- the README and the pages of docs/: their Python examples run, the README's commands exist, links are valid ---
 
 
 ROOT = Path(__file__).parents[1]
@@ -24,12 +24,12 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def name_of(page: Path) -> str:
-    """A page's name in the site, such as ``guide/tuning``; of a page beside docs/, such as the README, the name of its file."""
+    """Return a page's name in the site, such as ``guide/tuning``; for a page beside docs/, such as the README, its file name."""
     return page.relative_to(DOCS).with_suffix("").as_posix() if page.is_relative_to(DOCS) else page.stem
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Language and content of each block of code."""
+    """Return language and content of each code block."""
     return re.findall(r"^```([\w{}-]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
@@ -41,7 +41,7 @@ EXAMPLES = {
 
 
 def is_slow(example: str) -> bool:
-    """Whether an example starts clusters, or has kernels compiled that no quick test needs: forests of several targets, or by quantile."""
+    """Return whether an example starts clusters, or needs kernels of slow tests only: forests of several targets, or by quantile."""
     return "LocalCluster" in example or ("Forest" in example and ("column_stack" in example or 'criterion="quantile"' in example))
 
 
@@ -61,7 +61,7 @@ README_COMMANDS = [
 def test_python_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "example.py"
     script.write_text(EXAMPLES[name], encoding="utf-8")
-    if name != "README-1":  # a process of its own, and workers of that, would take many seconds to import all that is imported here
+    if name != "README-1":  # a process and its workers would take many seconds for the imports of this process
         monkeypatch.chdir(tmp_path)
         runpy.run_path(str(script), run_name="__main__")
         assert capsys.readouterr().out.strip()
@@ -83,7 +83,7 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.parametrize("command", [line for line in README_COMMANDS if line.startswith("dtrees ")])
 def test_commands_of_the_readme_are_understood(command: str) -> None:
-    """Their options exist; what they read does not."""
+    """Their options exist; their input files need not."""
     _, name, *arguments = shlex.split(command)
     main.commands[name].make_context(name, arguments)
 
@@ -107,7 +107,7 @@ PARTS = re.findall(
 
 @pytest.mark.parametrize("name", sorted(set(PARTS)))
 def test_what_the_architecture_names_exists(name: str) -> None:
-    """A package, a module, or something of a module."""
+    """A package, a module, or a name in a module."""
     place, *rest = ROOT / "dtrees", *name.split(".")
     while rest and (place / rest[0]).is_dir():
         place /= rest.pop(0)
@@ -124,7 +124,7 @@ def test_the_page_of_settings_has_every_one() -> None:
         assert f"| `dtrees.{setting.name.replace('_', '-')}` | {default} |" in page
 
 
-# --- the scripts of docs/examples run on the real data, and print what they promise ---
+# --- the scripts of docs/examples run on the real data, and print the expected lines ---
 
 
 SCRIPTS = {

@@ -1,4 +1,4 @@
-"""Pictures of what models do: what is drawn are the numbers of a slow twin or of another library."""
+"""Pictures of the behaviour of models: the drawn numbers equal those of a slow implementation or of another library."""
 
 import matplotlib
 import numpy as np
@@ -88,7 +88,7 @@ def test_dependence_on_two_columns_is_scikit_learns():
 
 
 def by_hand(model, frame, name, value):
-    """The predictions of rows that all have one value in a column, and are otherwise as they are."""
+    """Return the predictions of rows with the same value in one column, and otherwise unchanged."""
     changed = frame.copy()
     changed[name] = pd.Series([value] * len(frame), dtype=frame[name].dtype if frame[name].dtype != bool else None)
     return model.predict(changed)
@@ -154,7 +154,7 @@ def test_several_columns_and_the_most_important():
 
 
 def test_models_of_every_shape():
-    """Several targets, of numbers and of classes; bags, pipelines, sparse tables; starts that look at X."""
+    """Several targets, of numbers and of classes; bags, pipelines, sparse tables; initial values that depend on X."""
     numbers = make(dtrees.RandomForestRegressor).fit(FILLED, np.column_stack([SIGNAL, -SIGNAL]))
     ax = plot_partial_dependence(numbers, FILLED, 0, target=1, kind="average")
     assert ax.get_ylabel() == "prediction of target 1"
@@ -223,7 +223,7 @@ def test_dask_collections_and_sparse_tables():
 
 
 def points_of(ax, place):
-    """The x of the points of a column."""
+    """Return the x of the points of a column."""
     return np.sort(np.concatenate([points.get_offsets()[:, 0] for points in ax.collections[2 * place : 2 * place + 2]]))
 
 

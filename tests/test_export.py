@@ -1,4 +1,4 @@
-"""Trees as text and for Graphviz, against scikit-learn's text and against the rows that go each way."""
+"""Trees as text and for Graphviz, compared with scikit-learn's text and with the rows of each branch."""
 
 import html
 import io
@@ -18,7 +18,7 @@ from dtrees import GradientBoostingRegressor, export_graphviz, export_text, load
 from dtrees.node_texts import Branches, NodeOptions, NodeTexts, class_colour, exact_text, node_colours, short_text
 from tests.ensemble.samples import KINDS, LABELS, SIGNAL, X, every_kind, is_classifier, make, target
 
-# --- trees as text, against scikit-learn's text and against the rows that go each way ---
+# --- trees as text, compared with scikit-learn's text and with the rows of each branch ---
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
@@ -69,7 +69,7 @@ def people(seed=0, n=400):
 
 
 def goes(frame, text):
-    """Tell which rows a branch is taken by, as its text says."""
+    """Return which rows take a branch, according to its text."""
     name, test = text.split(" ", 1)
     or_missing, column = test.endswith(" or missing"), frame[name]
     test = test.removesuffix(" or missing")
@@ -142,14 +142,14 @@ def test_what_is_no_tree():
         export_text(dtrees.DecisionTreeRegressor())
 
 
-# --- trees for Graphviz: each node says what the tree does, whatever columns and classes are called ---
+# --- trees for Graphviz: each node describes the tree's, for any names of columns and classes ---
 
 
 NODE, EDGE = re.compile(r'^(\d+) \[label="(.*?)"(?:, fillcolor="(#\w{6})")?\];$'), re.compile(r'^(\d+) -> (\d+) \[label="(.*)"\];$')
 
 
 def graph(text):
-    """The lines of each node, and the label of each edge."""
+    """Return the lines of each node, and the label of each edge."""
     found = [NODE.match(line) for line in text.splitlines()]
     nodes = {int(match[1]): match[2].split(r"\n") for match in found if match}
     edges = {(int(match[1]), int(match[2])): match[3] for match in map(EDGE.match, text.splitlines()) if match}
@@ -187,7 +187,7 @@ def test_the_graph_is_the_tree(kind):
 
 
 def taken(frame, above, node):
-    """Which rows an edge is for, as it and the node above say."""
+    """Return which rows take an edge, according to its label and the node above."""
     test = " ".join(above.lines[k] for k in above.bold)
     answer, _, missing = node.edge.partition(", ")
     found = goes(frame, test) == (answer == "yes")
@@ -198,7 +198,7 @@ def taken(frame, above, node):
     ("kind", "categorical_features"),
     [
         *((dtrees.DecisionTreeRegressor, columns) for columns in ("from_dtype", None, ["job"])),
-        # These are of several targets, with kernels of their own.
+        # Several targets have kernels of their own.
         *(pytest.param(kind, ["job", "size"], marks=pytest.mark.slow) for kind in (KINDS[4], KINDS[1])),
         *(pytest.param(kind, ["job", "size"], marks=pytest.mark.thorough) for kind in (KINDS[2], KINDS[7])),
     ],
@@ -225,7 +225,7 @@ def test_rows_go_where_texts_and_drawings_say(kind, categorical_features):
                 by_sets.add("{" in branch)
         for number, said in drawn.items():
             value = next(line for line in said.lines if line.startswith("value = ")).removeprefix("value = ")
-            amounts = tree._tree.value[number]  # of all targets, or all their classes, side by side
+            amounts = tree._tree.value[number]  # for all targets, or all their classes, side by side
             wanted = amounts * nodes.weighted_n_node_samples[number] if is_classifier(kind) else amounts
             np.testing.assert_allclose(np.hstack(json.loads(f"[{value}]")), wanted, rtol=1e-12)
     assert by_sets == {True, False}
@@ -320,7 +320,7 @@ def test_what_cannot_be_drawn(options, error, message):
 
 
 def test_boosted_trees_have_no_impurity(tmp_path):
-    """Gains are all that Newton's criterion has; squares of leaf values, by another criterion's name, are no impurity."""
+    """Newton's criterion only has gains; squared leaf values, under another criterion's name, are not an impurity."""
     X = np.arange(20.0)[:, np.newaxis]
     model = GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0])
     member = model.estimators_[0, 0]

@@ -1,7 +1,7 @@
-"""The errors, warnings and notes that a user can meet are listed once, in ``messages.txt``, to be read as one text.
+"""The errors, warnings and notes that a user can meet, listed in ``messages.txt`` to be read as one text.
 
-``python -m tests.test_messages`` writes the list anew, after which the difference is to be read: a message is one sentence, or two, that
-says what came, what is wanted, and what to do.
+``python -m tests.test_messages`` writes the list; read the difference afterwards: a message is one sentence, or two, that says what
+came, what is wanted, and what to do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 _PACKAGE, _LIST = Path(__file__).parents[1] / "dtrees", Path(__file__).with_name("messages.txt")
 _CALLS = re.compile(r"(warnings\.)?warn|_?logger\.(warning|error)|click\.echo|display\.note")
-#: Words that are not the field's, and turns of phrase that are read twice.
+#: Words that are not the field's, and phrases that are hard to read.
 _PLAIN = re.compile(r"(?i)\b(none such|so many|what is of|lest|anew|made up|parcels?)\b")
 
 

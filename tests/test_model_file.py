@@ -1,4 +1,4 @@
-"""Model files: what is loaded predicts the same, and nothing but a sound model file is loaded, however it was changed."""
+"""Model files: a loaded model predicts the same, and only valid model files are loaded, however they were changed."""
 
 import copy
 import json
@@ -28,7 +28,7 @@ from tests import earlier_models
 from tests.changed_model_files import nested, rewrite, try_files
 from tests.slow import slow_for
 
-# --- model files: what is loaded predicts the same, and nothing but a sound model file is loaded ---
+# --- model files: a loaded model predicts the same, and only valid model files are loaded ---
 
 
 N_ROWS = 120
@@ -131,14 +131,14 @@ def test_a_mapped_model_is_the_saved_one(name: str, parameters: dict[str, Any], 
     tree = mapped._trees.groups[0][0]
     with pytest.raises(ValueError, match="read-only"):
         tree.value[0] = 1.0
-    # Replacing the file leaves those who have it in use alone.
+    # Replacing the file does not affect processes that use it.
     dtrees.save(model, path)
     np.testing.assert_array_equal(mapped.predict(table()), model.predict(table()))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])  # which compiles a kernel of its own
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])  # compiles a kernel of its own
 def test_a_mapped_model_takes_no_memory_of_its_own(dtype: Any, tmp_path: Path) -> None:
-    """All arrays that prediction reads are chunks of the file."""
+    """All arrays that prediction reads are views of the file."""
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = dtrees.GradientBoostingRegressor(n_estimators=30, max_depth=7).fit(X, X[:, 0] * X[:, 1])
     path = tmp_path / "model"
@@ -164,7 +164,7 @@ def test_files_that_cannot_be_mapped(small: Any, saved: Path) -> None:
 
 
 def test_a_file_with_more_than_its_arrays(small: Any, tmp_path: Path) -> None:
-    """It is refused, mapped or not, as it is no longer the file that was written."""
+    """It is refused, mapped or not, as it is not the file that was written."""
     path = tmp_path / "model.dtrees"
     dtrees.save(small, path, mappable=True)
     content = path.read_bytes()
@@ -183,7 +183,7 @@ def test_a_file_with_more_than_its_arrays(small: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["feature", "nodes", "bits", "top_slot", "top_end", "shallow", "value", "number", "roots", "leaves"])
 def test_mapped_arrays_that_do_not_go_with_the_trees(name: str, small: Any, tmp_path: Path) -> None:
-    """What kernels read must be what the trees say, or they might read anything."""
+    """Arrays that kernels read must agree with the trees, or kernels might read out of bounds."""
     path = tmp_path / "model.dtrees"
     for change in (lambda array: array ^ 1 if array.dtype.kind != "f" else array + 1, lambda array: array[:-1], lambda array: array[None]):
         dtrees.save(small, path, mappable=True)
@@ -196,7 +196,7 @@ def test_mapped_arrays_that_do_not_go_with_the_trees(name: str, small: Any, tmp_
 
 
 def test_truth_values_that_are_neither(small: Any, saved: Path) -> None:
-    """NumPy takes a byte of 2 for true, compiled code takes its lowest bit."""
+    """NumPy interprets a byte of 2 as true, compiled code uses its lowest bit."""
     rewrite(saved, lambda _, arrays: arrays["trees.missing_go_to_left"].view(np.uint8).fill(2))
     with pytest.raises(ValueError, match=r"model.dtrees' does not describe .* truth values that are neither 0 nor 1"):
         dtrees.load(saved)
@@ -252,7 +252,7 @@ def test_nowhere_to_write(small: Any, tmp_path: Path) -> None:
         dtrees.save(small, tmp_path)
 
 
-# Files that are not sound
+# Invalid files
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/model", "memory://model"])
@@ -294,7 +294,7 @@ def test_truncation_anywhere_is_found(saved: Path) -> None:
 
 
 def test_a_flipped_bit_anywhere_is_found_or_harmless(small: Any, saved: Path) -> None:
-    """Harmless is only what JSON does not mean: the kind of white space that fills up the header."""
+    """Only bytes without meaning in JSON are harmless: the kind of white space that pads the header."""
     content = saved.read_bytes()
     arrays_start = 8 + int.from_bytes(content[:8], "little")
     loaded = []
@@ -338,7 +338,7 @@ def of_state(*way: Any, value: Any) -> Callable[[dict[str, Any], dict[str, Any]]
 
 
 def exchange_columns(schema: list[dict[str, Any]]) -> None:
-    """Let each of two columns be what the other is, but for its name."""
+    """Exchange two columns, except for their names."""
     first, second = schema
     schema[:] = [second | {"name": first["name"]}, first | {"name": second["name"]}]
 
@@ -440,7 +440,7 @@ def test_a_dtype_that_is_too_wide_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_loaded_is_not_saved(small: Any, tmp_path: Path) -> None:
-    """Such as boosting that diverged had, in earlier versions."""
+    """For example diverged boosting, in earlier versions."""
     diverged = copy.deepcopy(small)
     trees = diverged._trees
     trees.groups = ((replace(trees.groups[0][0], value=np.full_like(trees.groups[0][0].value, np.inf)),),)
@@ -504,11 +504,11 @@ def test_headers_that_make_no_sense(saved: Path, document: str) -> None:
         dtrees.load(saved)
 
 
-# --- files that are whole or not there, and nothing else that stays ---
+# --- files that are complete or absent, and no remaining temporary files ---
 
 
 def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """Those of this destination that have not been written to for a day: another process may be writing the others."""
+    """Temporary files of this destination that are older than a day: another process may be writing the others."""
     names = [
         ".model.dtrees.0123456789ab.tmp",
         ".model.dtrees.ba9876543210.tmp",
@@ -525,12 +525,12 @@ def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"model.dtrees", *names[1:]}
 
 
-# --- model files that are changed at random are refused by the one documented error, or are sound models ---
+# --- model files that are changed at random are refused with the documented error, or are valid models ---
 
 
-#: Files of one test.
+#: Number of files of one test.
 BATCH = 100
-#: So many tests are without models of several targets and by quantile, whose kernels take long to compile; the first of them is quick.
+#: Number of tests without models of several targets and by quantile, whose kernels take long to compile; the first one is quick.
 QUICK = 3
 
 

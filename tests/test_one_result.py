@@ -1,4 +1,4 @@
-"""The same models and predictions on processors of any kind, as far as one can pretend to be another."""
+"""The same models and predictions on different processors, as far as they can be simulated."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 _UMATH = np._core._multiarray_umath  # type: ignore[attr-defined]
-#: The C library, and NumPy, without the instructions that round otherwise or work on wider vectors.
+#: The C library, and NumPy, without the instructions that round differently or use wider vectors.
 OLD_LIBRARIES = {
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD,-AVX2,-FMA",
     "NPY_DISABLE_CPU_FEATURES": " ".join(name for name in _UMATH.__cpu_dispatch__ if _UMATH.__cpu_features__[name]),
@@ -32,7 +32,7 @@ def wanted() -> list[str]:
     "environment",
     [
         pytest.param(OLD_LIBRARIES, id="libraries", marks=pytest.mark.slow),
-        # For another processor all kernels are compiled anew, in minutes.
+        # For another processor all kernels are compiled, which takes minutes.
         pytest.param(OLD_LIBRARIES | {"NUMBA_CPU_NAME": "generic"}, id="kernels", marks=pytest.mark.thorough),
     ],
 )

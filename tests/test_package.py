@@ -1,4 +1,4 @@
-"""The package: what it promises is there, documented and light to import, and its requirements are what they say."""
+"""The package: its public names exist, are documented and fast to import, and its requirements are correct."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ import dtrees.callbacks
 import dtrees.errors
 from dtrees.version import DISTRIBUTION
 
-# --- the public names of dtrees: each is documented, with an example that runs, and has its place in the API page ---
+# --- the public names of dtrees: each is documented, with an example that runs, and is listed on the API page ---
 
 
 API = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_all_but_the_version_and_types_of_functions_are_documented() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_a_public_name_has_a_docstring_with_an_example(name: str) -> None:
-    """Examples are run as doctests, from the modules that they are in."""
+    """Examples are run as doctests, from their modules."""
     text = inspect.getdoc(DOCUMENTED[name])
     assert text is not None
     assert ">>>" in text
@@ -60,7 +60,7 @@ def test_the_page_of_parameters_has_each_with_its_default(name: str) -> None:
         assert f"`{default!r}`" in defaults[parameter], parameter
 
 
-# --- ``import dtrees`` is light, and everything it promises is there ---
+# --- ``import dtrees`` is fast, and all public names exist ---
 
 
 HEAVY = {"numba", "llvmlite", "dask", "distributed", "pandas", "pyarrow", "sklearn", "rich"}
@@ -69,7 +69,7 @@ ESTIMATORS = "from dtrees import RandomForestClassifier, GradientBoostingRegress
 
 @functools.cache
 def modules_after(statement: str) -> frozenset[str]:
-    """Which modules a fresh interpreter has after a statement, but those of dtrees."""
+    """Return the modules of a new interpreter after a statement, without those of dtrees."""
     script = f"{statement}\nimport sys\nprint(*[name for name in sys.modules if not name.startswith('dtrees')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     return frozenset(done.stdout.split())
@@ -89,7 +89,7 @@ def test_estimators_load_neither_compiler_nor_cluster() -> None:
 
 @pytest.mark.slow
 def test_estimators_load_no_more_than_scikit_learn_does() -> None:
-    """So they are imported about as fast as its ensembles are, and faster by what these have of others."""
+    """So they are imported about as fast as its ensembles."""
     ours, theirs = modules_after(ESTIMATORS), modules_after("import sklearn.ensemble")
     assert ours <= theirs
     large = {"sklearn.metrics", "sklearn.preprocessing", "sklearn.tree", "sklearn.ensemble", "sklearn.model_selection"}
@@ -98,7 +98,7 @@ def test_estimators_load_no_more_than_scikit_learn_does() -> None:
 
 
 def test_a_loaded_model_predicts_without_what_only_fits_need(tmp_path: Path) -> None:
-    """But functions of scikit-learn's that ask for its own classes take the model."""
+    """But functions of scikit-learn that check for its own classes accept the model."""
     path = tmp_path / "model"
     dtrees.save(dtrees.DecisionTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]), path)
     predicting = f"import dtrees\nmodel = dtrees.load({str(path)!r})\nmodel.predict([[0.0]])"
@@ -138,7 +138,7 @@ assert "dask.dataframe" not in sys.modules
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-# --- every dependency has a lower bound, and the jobs for certain versions know it; dtrees is installed by its own name ---
+# --- every dependency has a lower bound, which the jobs for certain versions use; dtrees is installed by its own name ---
 
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ def test_versions_of_nothing(which: str) -> None:
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="only in a checkout")
 def test_no_page_nor_message_has_another_project_installed() -> None:
-    """On package indexes, ``dtrees`` is not this project."""
+    """On package indexes, ``dtrees`` is another project."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION != "dtrees"
     files = [ROOT / "README.md", ROOT / "pyproject.toml", *(ROOT / ".ci").rglob("*")]
@@ -178,7 +178,7 @@ def test_no_page_nor_message_has_another_project_installed() -> None:
 
 @pytest.mark.skipif(not RECIPE.exists(), reason="only in a checkout")
 def test_the_conda_recipe_is_that_of_the_project() -> None:
-    """As conda-build reads it: a template, then YAML. Versions, requirements, commands and files are those of pyproject.toml."""
+    """As conda-build reads it: a template, then YAML. Versions, requirements, commands and files equal those of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
     def load_file_regex(load_file: str, regex_pattern: str, from_recipe_dir: bool) -> re.Match[str] | None:
@@ -187,7 +187,7 @@ def test_the_conda_recipe_is_that_of_the_project() -> None:
 
     template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(RECIPE.read_text(encoding="utf-8"))
     recipe = yaml.safe_load(template.render(load_file_regex=load_file_regex, PYTHON="python"))
-    assert list(recipe) == ["package", "source", "build", "requirements", "test", "about"]  # in the order that conda-forge asks for
+    assert list(recipe) == ["package", "source", "build", "requirements", "test", "about"]  # the order that conda-forge requires
     assert recipe["package"] == {"name": project["project"]["name"], "version": dtrees.__version__}
     assert (RECIPE.parent / recipe["source"]["path"]).resolve() == ROOT
     assert recipe["build"]["entry_points"] == [f"{name} = {target}" for name, target in project["project"]["scripts"].items()]

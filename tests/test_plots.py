@@ -1,4 +1,4 @@
-"""Pictures: what they show is what the model says."""
+"""Pictures: they agree with the model."""
 
 import importlib
 import sys
@@ -26,7 +26,7 @@ def _close():
 
 
 def texts_of(ax, kind):
-    """The texts of each node, or edge, in the order in which they are drawn."""
+    """Return the texts of each node, or edge, in the order in which they are drawn."""
     found = {}
     for text in ax.texts:
         what, number = text.get_gid().split("-")
@@ -73,7 +73,7 @@ def test_boxes_hold_their_texts_and_do_not_overlap(given):
         box = boxes[name]
         assert page.x0 <= box.x0 <= box.x1 <= page.x1
         assert page.y0 <= box.y0 <= box.y1 <= page.y1
-        slack = 1.5 if not given else 3  # glyphs are hinted to whole pixels, which small ones feel
+        slack = 1.5 if not given else 3  # glyphs are hinted to whole pixels, which matters for small ones
         for text in texts[name]:
             assert box.x0 - slack <= text.x0 <= text.x1 <= box.x1 + slack
             assert box.y0 - slack <= text.y0 <= text.y1 <= box.y1 + slack
@@ -183,7 +183,7 @@ def test_curves_are_those_of_the_fit():
 
 @pytest.mark.parametrize("labels", [LABELS, LABELS == "low"])
 def test_the_loss_of_classes_is_the_metric_of_classes(labels):
-    """The training rows as an evaluation set have the very curve that is taken for theirs."""
+    """The training rows as an evaluation set have the same curve as the training loss."""
     model = dtrees.GradientBoostingClassifier(n_estimators=5, subsample=1.0).fit(X, labels, eval_set={"same": (X, labels)})
     lines = lines_of(plot_metric(model))
     np.testing.assert_allclose(lines["training"], lines["same"], rtol=1e-6)
@@ -200,7 +200,7 @@ def test_several_targets():
     y = np.column_stack([SIGNAL, 100 * X[:, 2]])
     y[np.isnan(y)] = 0
     model = dtrees.GradientBoostingRegressor(n_estimators=4).fit(X, y, eval_set={"same": (X, y)})
-    assert lines_of(plot_metric(model)).keys() == {"same"}  # a mean of roots is no root of a mean
+    assert lines_of(plot_metric(model)).keys() == {"same"}  # a mean of roots is not a root of a mean
     assert texts_of(plot_tree(model, tree_index=7), "node")
     assert plot_importance(model).patches
 
@@ -214,7 +214,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.startswith("dtrees.plots")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(dtrees, "plots", dtrees.plots)  # to have it back afterwards
+    monkeypatch.setattr(dtrees, "plots", dtrees.plots)  # to restore it afterwards
     draw_tree = importlib.import_module("dtrees.plots").plot_tree
     draw_importance = importlib.import_module("dtrees.plots").plot_importance
     tree = dtrees.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, 2.0])

@@ -29,7 +29,7 @@ NAME = toy_criterion.MeanDifference.name
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """The toy criterion is known to these tests only."""
+    """The toy criterion is registered for these tests only."""
     register(toy_criterion.MeanDifference())
     yield
     registry._REGISTRY.pop(NAME)
@@ -39,7 +39,7 @@ def test_whatever_is_registered_is_tested() -> None:
     assert NAME in criteria_by_sums()
 
 
-@pytest.mark.slow  # a node of trees that are compiled for slow tests, too
+@pytest.mark.slow  # searches one node by kernels that slow tests compile anyway
 @pytest.mark.parametrize("random", thorough_for({True}, [False, True]))
 @given(data=st.data())
 @examples(100)
@@ -48,7 +48,7 @@ def test_one_node(random: bool, data: st.DataObject) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@pytest.mark.slow  # all kernels that grow trees are compiled for the criterion
+@pytest.mark.slow  # compiles all kernels that grow trees for the criterion
 @given(data=st.data())
 @examples(60)
 def test_trees_here_and_over_shards(data: st.DataObject) -> None:
@@ -57,7 +57,7 @@ def test_trees_here_and_over_shards(data: st.DataObject) -> None:
 
 @pytest.mark.thorough
 def test_a_large_table() -> None:
-    """Without a bound, columns are scanned whole: large nodes are searched as well, and the same by several threads."""
+    """Without a bound, columns are scanned completely; large nodes are searched, with the same result by several threads."""
     table = wild_table(9000, 1)
     plan = ForestPlan(rules(NAME, len(table), max_depth=5, min_samples_leaf=200), seed=5)
     target = wild_target(table, 0, 1)

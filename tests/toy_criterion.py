@@ -1,4 +1,4 @@
-"""A criterion that the package does not have: the one file that adding it takes, to be registered by the tests that want it.
+"""A criterion that the package does not have, in the one file that it takes, registered by the tests that use it.
 
 Splits are ordered by the squared difference of the means of both sides, whatever their weights.
 """
@@ -23,7 +23,7 @@ class MeanDifference(Criterion):
         return Difference()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
-        """Return that of the square of G/H."""
+        """Return the exponent of the square of G/H."""
         g, h = exponents
         return 2 * (g - h)
 

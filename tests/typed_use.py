@@ -1,4 +1,4 @@
-"""How users call dtrees, for the type checker (``mypy``): it is to know what ``fit`` returns and which parameters there are."""
+"""Calls of dtrees for the type checker (``mypy``), which has to know the result of ``fit`` and the parameters."""
 
 from typing import Any, assert_type
 
@@ -11,7 +11,7 @@ from dtrees.selection.tuning import Tuned
 
 
 def check(X: Any, y: Any) -> None:
-    """See that a chain of calls keeps its types. This is never run."""
+    """Check that a chain of calls keeps its types. This is never run."""
     assert_type(dtrees.GradientBoostingRegressor().fit(X, y), dtrees.GradientBoostingRegressor)
     assert_type(dtrees.RandomForestClassifier(10).fit(X, y), dtrees.RandomForestClassifier)
     assert_type(dtrees.DecisionTreeRegressor(max_depth=3).fit(X, y, y), dtrees.DecisionTreeRegressor)

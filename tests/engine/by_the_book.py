@@ -1,4 +1,4 @@
-"""Trees compared with those grown by the book (:mod:`tests.naive`), and the tables, targets and rules that they are grown of."""
+"""Comparison of trees with those of the oracle (:mod:`tests.naive`), and the tables, targets and rules of both."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ from tests.split.strategies import as_lists, integers_of, tables
 
 
 def sample_of(prepared: Prepared, plan: Any = None) -> naive.Sample:
-    """What a tree is grown on, as lists of integers."""
+    """Return the data of a tree as lists of integers."""
     n = prepared.g.shape[0]
     rows = list(range(n)) if prepared.in_sample is None else np.flatnonzero(prepared.in_sample).tolist()
     several = None
@@ -42,7 +42,7 @@ def halves(table: Table) -> list[range]:
 
 
 def check_forest(table: Table, target: NDArray[Any], weight: Any, plan: ForestPlan, here: bool = True, n_trees: int = 2) -> list[Tree]:
-    """Compare the last of some trees with the one by the book, and all of them as they grow in one place with those of two shards."""
+    """Compare the last of some trees with the oracle's, and all trees of one process with those of two shards."""
     number = n_trees - 1
     several = SEVERAL if criterion_named(plan.rules.criterion).by_sums else 0
     sample = sample_of(ForestTarget.of_table(plan, target, weight).start(number, 0), plan)
@@ -84,7 +84,7 @@ def assert_same_splits(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sa
 
 
 def assert_same_values(tree: Tree, root: naive.Node, plan: ForestPlan, sample: naive.Sample, target: NDArray[Any]) -> None:
-    """Compare the values of a forest's tree, and its impurities, of several targets their means, but for rounding."""
+    """Compare the values of a forest's tree, and its impurities (for several targets their means), up to rounding."""
     name = plan.rules.criterion
     criterion, targets = criterion_named(name), target.reshape(target.shape[0], -1)
     classes = plan.targets or (max(plan.n_classes, 1),)
@@ -99,14 +99,14 @@ def assert_same_values(tree: Tree, root: naive.Node, plan: ForestPlan, sample: n
             assert mine == pytest.approx(
                 value, rel=0.0 if exact else 1e-12, abs=0.0 if exact else 1e-14 if plan.n_classes else 1e-11 * size
             )
-        # Sums of squares of light nodes are what is left of those of heavy ones.
+        # Sums of squares of light nodes are differences of those of heavy ones.
         rounding = max(1e-10, 1e-14 * float(whole) / float(w.sum()))
         tolerance = max(rounding * size**power for _, _, power in found)
         assert tree.impurity[i] == pytest.approx(np.mean([spread for _, spread, _ in found]), rel=1e-12, abs=tolerance)
 
 
 def _spread_of(criterion: str, y: NDArray[Any], w: NDArray[Any], n_classes: int, alpha: float) -> tuple[Any, float, int]:
-    """The value of some rows, their impurity, and the power of the target's unit that it is in."""
+    """The value of some rows, their impurity, and the power of the target's unit in it."""
     if criterion in ("gini", "entropy"):
         share = np.bincount(y, weights=w, minlength=n_classes) / w.sum()
         return share, 1 - (share**2).sum() if criterion == "gini" else -sum(p * np.log2(p) for p in share if p), 0
@@ -122,17 +122,17 @@ def _spread_of(criterion: str, y: NDArray[Any], w: NDArray[Any], n_classes: int,
 
 
 def quantile_of(targets: list[float], weights: list[int], alpha: Fraction) -> float:
-    """The weighted quantile: where it lies between two targets, halfway."""
+    """The weighted quantile: the midpoint if it lies between two targets."""
     ordered = sorted(zip(targets, weights, strict=True))
     below = [0, *itertools.accumulate(w for _, w in ordered)]
-    # All rows that it may be: at most its share of the weight before, at most the rest behind.
+    # All rows that qualify: at most its share of the weight before, at most the rest after.
     share = alpha * below[-1]
     middle = [y for (y, _), before, upto in zip(ordered, below[:-1], below[1:], strict=True) if before <= share <= upto]
     return middle[0] if middle[0] == middle[-1] else middle[0] / 2 + middle[-1] / 2
 
 
 def assert_respects(tree: Tree, some: Rules) -> None:
-    """No leaf on the lower side of a split on a monotonic column passes one on the other side, and paths are of columns that may meet."""
+    """Check that no leaf on the lower side of a split on a monotonic column passes one on the other side, and that paths are allowed."""
     value = tree.value[:, -1]
     lowest, highest = value.copy(), value.copy()
     for node in range(tree.node_count - 1, -1, -1):
@@ -214,7 +214,7 @@ def problems(draw: st.DrawFn, n_classes: int) -> tuple[list[NDArray[Any]], NDArr
 
 @st.composite
 def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_columns: int, random: bool = True) -> ForestPlan:
-    """Any rules, mostly the plain ones; thresholds are at random only if they may be."""
+    """Any rules, mostly the plain ones; thresholds are random only if allowed."""
 
     def rarely(value: Any, *others: Any) -> Any:
         return draw(st.sampled_from([value, value, *others]))
@@ -248,7 +248,7 @@ def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_column
 def forests(
     draw: st.DrawFn, criterion: str, targets: tuple[int, ...], random: bool = True
 ) -> tuple[Table, NDArray[Any], NDArray[np.float64] | None, ForestPlan]:
-    """A table, a target or several, of which some may be the same, of these numbers of classes (1: numbers), weights, and a plan."""
+    """A table, one or several targets (some may be equal) with these numbers of classes (1: numbers), weights, and a plan."""
     by_class = criterion_named(criterion).task == "classification"
     table, first, weight = draw(problems(targets[0] if by_class else 0))
     n, columns = first.shape[0], [first]
@@ -298,7 +298,7 @@ def with_categories(draw: st.DrawFn, table: Table, plan: Any) -> tuple[Table, An
 
 @st.composite
 def constraints(draw: st.DrawFn, n_columns: int, monotonic: bool = True) -> dict[str, Any]:
-    """Constraints on the columns of a table, as rules have them."""
+    """Constraints on the columns of a table, in the form of rules."""
     columns = st.integers(0, n_columns - 1)
     signs = draw(st.tuples(*[st.sampled_from([-1, 0, 1, 1])] * n_columns)) if monotonic and draw(st.booleans()) else ()
     kind = draw(st.sampled_from(["none", "none", "sets", "most"]))

@@ -1,4 +1,4 @@
-"""What executors are tried on: a table of cases, each with its data and its plan, and the ways to grow what it asks for."""
+"""Problems for executors: a table of cases, each with its data and its plan, and ways to solve them."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Cuts = Sequence[Sequence[tuple[int, int]]]
 
 
 def pulled_together(y: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[Any, Any]:
-    """An objective that takes rows one by one, but looks at all of them; of one output or several."""
+    """An objective computed row by row, but with a mean over all rows; for one output or several."""
     error = raw - (np.eye(3)[y] if raw.ndim == 2 else y)
     w = np.ones(len(raw)) if weight is None else weight
     w = w.reshape(-1, *[1] * (raw.ndim - 1))
     return w * (error + 0.1 * (raw - raw.mean(axis=0))), w * (np.ones_like(raw) + np.arange(len(raw)).reshape(w.shape) % 3)
 
 
-#: Of the name of a loss: the loss, the classes of each target (1: a number), and what else its plan has.
+#: For each name of a loss: the loss, the classes of each target (1: a number), and other fields of its plan.
 LOSSES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
     "squared": (SquaredError(), (1,), {}),
     "median": (AbsoluteError(), (1,), {}),
@@ -79,7 +79,7 @@ LOSSES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Data and a plan, and what comes of them in one process, on shards of columns and on shards of rows."""
+    """Data and a plan, and its results in one process, on shards of columns and on shards of rows."""
 
     table: Table
     target: NDArray[Any]
@@ -94,7 +94,7 @@ class Problem:
         return replace(self, plan=replace(self.plan, **changes))
 
     def grow(self, n_trees: int = 2, n_threads: int = 1, **more: Any) -> Any:
-        """Grow so many trees, or all rounds, in this process."""
+        """Grow ``n_trees`` trees, or all rounds, in this process."""
         if isinstance(self.plan, BoostingPlan):
             with local(self.table, self.target, self.weight, n_threads) as executor:
                 return boost(executor, self.plan, **more)
@@ -116,12 +116,12 @@ class Problem:
         return (kind or Pickling).of(self.table, self.target, self.weight, cuts, n_threads, **more)
 
     def losing(self, cuts: Cuts, place: str, nth: int) -> Pickling:
-        """Shards of rows of which one is lost when it comes to a place for the n-th time."""
+        """Shards of rows, one of which is lost when it reaches a place for the n-th time."""
         return losing(lambda: self.rows(cuts), place, nth)
 
 
 def assert_same(one: Result, other: Result) -> None:
-    """Compare all that two fits found, bit for bit."""
+    """Compare all results of two fits, bit for bit."""
     pairs = list(zip(_trees(one), _trees(other), strict=True))
     assert all(all_equal(ours, theirs) for ours, theirs in pairs)
     for name in vars(one):
@@ -141,7 +141,7 @@ def trees_of(result: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """A criterion, or the name of a loss, and the classes of each target (1: a number); changes are of rules and of the plan."""
+    """A criterion, or the name of a loss, and the classes of each target (1: a number), with changes of rules and of the plan."""
 
     of: str
     targets: tuple[int, ...] = ()
@@ -164,7 +164,7 @@ class Case:
         return self.on(table, base, wild_weight(n_rows, seed) if self.weighted else None, seed, **changes)
 
     def on(self, table: Table, base: Table, weight: Any, of_target: int = 4, **changes: Any) -> Problem:
-        """The case on a table, with a target that columns like those of :func:`wild_table` say something of."""
+        """Return the case on a table, with a target that depends on columns like those of :func:`wild_table`."""
         loss, targets, own = LOSSES[self.of] if self.is_boosting else (None, self.targets or (1,), {})
         changes = {**self.changes, **changes}
         of_rules = {name: value for name, value in (own | changes).items() if name in Rules.__dataclass_fields__}
@@ -200,7 +200,7 @@ def boosting(loss: str = "squared", *, weighted: bool = False, categories: Seque
 
 
 def _target(base: Table, targets: Sequence[int], seed: int) -> NDArray[Any]:
-    """Numbers of different widths, or of classes; a target's rows lie side by side."""
+    """Return targets that are numbers of different widths, or classes; a target's rows lie side by side."""
     if len(targets) == 1:
         return wild_target(base, targets[0] if targets[0] > 1 else 0, seed)
     columns = []
@@ -213,7 +213,7 @@ def _target(base: Table, targets: Sequence[int], seed: int) -> NDArray[Any]:
 
 
 def _of_two_columns(y: NDArray[Any], seed: int, name: str) -> NDArray[Any]:
-    """Bounds of times with ties, or relevances and queries whose rows lie apart, as a loss takes them."""
+    """Return bounds of times with ties, or relevances and queries whose rows are scattered, in the form of a loss."""
     rng = np.random.default_rng(seed)
     if name == "LambdaRank":
         found = [np.clip(np.round(y), 0.0, 4.0), rng.integers(0, max(2, y.shape[0] // 20), y.shape[0])]
@@ -223,7 +223,7 @@ def _of_two_columns(y: NDArray[Any], seed: int, name: str) -> NDArray[Any]:
     return np.asfortranarray(np.column_stack(found))
 
 
-#: Columns of so many rows, by what is hard on zones, or on the shards that have a third of the rows each.
+#: Columns by what makes them hard for zones, or for shards with a third of the rows each, as functions of the number of rows.
 COLUMNS: dict[str, Callable[[np.random.Generator, int], NDArray[Any]]] = {
     "continuous": lambda rng, n: rng.normal(size=n),
     "ties": lambda rng, n: np.round(rng.normal(size=n)),
@@ -271,7 +271,7 @@ def _categories(kind: str, n: int, missing: float, rng: np.random.Generator) -> 
 
 
 def with_categories(kinds: Sequence[str], n: int, seed: int) -> tuple[Table, NDArray[np.float64]]:
-    """Columns of categories and of numbers, and what both say something of."""
+    """Return columns of categories and of numbers, and a target that depends on both."""
     rng = np.random.default_rng(seed)
     table = [_categories(kind, n, 0.1 * (i % 3), rng) for i, kind in enumerate(kinds)]
     table += [rng.normal(size=n), np.round(rng.normal(size=n))]
@@ -289,23 +289,23 @@ def category_rules(k: int) -> dict[str, Any]:
 
 
 def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] = range(9)) -> Cuts:
-    """Cut rows into ranges, and give each to a shard; some may have none."""
+    """Divide rows into ranges, and assign each to a shard; some shards may be empty."""
     ends = [0, *sorted(bounds), n]
     ranges = [(first, last) for first, last in pairwise(ends) if first < last]
     return [[one for i, one in enumerate(ranges) if owners[i % len(owners)] % n_shards == shard] for shard in range(n_shards)]
 
 
 def send_rows(patch: pytest.MonkeyPatch, n_rows: int) -> None:
-    """Have the rows of nodes of up to so many sent to one shard, which grows what is below."""
+    """Send nodes of up to ``n_rows`` rows to one shard, which grows their subtrees."""
     patch.setattr(rows_tree, "SENT_ROWS", n_rows)
     for module in ("fit", "forest_trees"):
         patch.setattr(f"dtrees.engine.rows.{module}.rows_to_send", lambda plan, n, n_shards: n_rows)
 
 
 def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed: bool = True, batch_bytes: int = 1000) -> None:
-    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too; rows in there are looked up in lists.
+    """Sum nodes of few rows by parts of zones, divide flagged parts into finer ones, and look rows up in lists.
 
-    They are sent in batches of so many bytes.
+    Rows are sent in batches of ``batch_bytes``.
     """
     patch.setattr(rows_in_tree, "flagged_bytes", lambda n_rows, n_columns: batch_bytes)
     patch.setattr(flagged_rows, "CODES_FOR_LISTS", 0 if listed else 2**40)
@@ -315,6 +315,6 @@ def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed
 
 
 def read_little_at_a_time(patch: pytest.MonkeyPatch, n_bytes: int = 4096) -> None:
-    """Have what is on disk read by few bytes."""
+    """Read data on disk in chunks of a few bytes."""
     for module in (passes, keyed_columns, zone_map):
         patch.setattr(module, "DISK_BYTES", n_bytes)

@@ -21,9 +21,9 @@ Table = Sequence[NDArray[Any]]
 
 
 class Pickling(LocalRowsExecutor):
-    """What is sent is pickled on the way; the shard that is at a kind of message or step for the n-th time is lost, all it knew with it.
+    """Pickles messages on the way; the shard that reaches a kind of message or step for the n-th time is lost with all its state.
 
-    Steps are named as their payloads are; the shard has sent these, or, "before" the name, has not.
+    Steps are named after their payloads; the shard has sent these, or, with "before" the name, has not.
     """
 
     lose: str | None = None
@@ -68,14 +68,14 @@ def _kinds_of(message: Message) -> list[str]:
 
 
 def losing(make: Callable[[], Pickling], place: str, nth: int) -> Pickling:
-    """An executor that loses the shard that comes to a place for the n-th time; another is made for it."""
+    """An executor that loses the shard that reaches a place for the n-th time, and replaces it."""
     executor = make()
     executor.lose, executor.nth, executor.make = place, nth, make
     return executor
 
 
 class ShardedExecutor(Pickling):
-    """Columns spread over shards: ``spread[i]`` are those of shard i. ``log`` keeps messages and steps, ``meddle`` may change a step."""
+    """Columns spread over shards: ``spread[i]`` are those of shard i. ``log`` stores messages and steps, ``meddle`` changes steps."""
 
     places_rows = False
 
@@ -107,12 +107,12 @@ class ShardedExecutor(Pickling):
 
 
 def called(executor: ShardedExecutor, name: str) -> list[tuple[int, Any]]:
-    """The shards that were sent messages of a type, or took steps of a name, with what they were sent, or sent."""
+    """The shards that received messages of a type, or took steps of a name, with the content."""
     return [(shard, one) for shard, which, one in executor.log if which == name]
 
 
 def names_of(step: Step) -> list[str]:
-    """The names of a step, or of those that were taken together."""
+    """The names of a step, or of the steps combined in it."""
     return step.name.rpartition(": ")[2].split(", ")
 
 

@@ -27,10 +27,10 @@ def test_levels_are_the_targets_but_for_rounding(y: NDArray[np.float64], total_w
     bits = min(61, 84 - total_weight.bit_length())
     assert np.abs(levels).max() <= 2 ** (bits - 1)
     assert np.all(np.diff(levels) >= 0)
-    width = distinct[-1] / 4 - distinct[0] / 4  # what is rounded up is within range then
+    width = distinct[-1] / 4 - distinct[0] / 4  # rounding up then stays within range
     if width:
         found = np.ldexp((levels - levels[0]).astype(float), -exponent - 2)
-        # Targets less their centre are rounded as floats are, whatever the bits.
+        # Centred targets are rounded like floats, whatever the number of bits.
         assert_allclose(found, distinct / 4 - distinct[0] / 4, atol=width * 2.0 ** max(5 - bits, -51) + 1e-323, rtol=1e-15)
 
 
@@ -50,7 +50,7 @@ def test_whole_weights_are_kept(weight: NDArray[np.int64]) -> None:
     assert (b.tolist(), exponent) == (weight.tolist(), 0)
 
 
-@pytest.mark.slow  # trees are grown by kernels that no quick test needs
+@pytest.mark.slow  # needs kernels that no quick test needs
 def test_targets_at_the_limits_of_float64() -> None:
     table, plan = [np.arange(6.0)], ForestPlan(rules("absolute_error", 1), seed=3)
     y = np.array([-1.7e308, -1.7e308, 0.0, 5e-324, 1.7e308, 1.7e308])

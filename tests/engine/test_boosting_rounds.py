@@ -1,4 +1,4 @@
-"""Rounds of trees: scores, early stopping, callbacks, and going on from finished rounds."""
+"""Rounds of trees: scores, early stopping, callbacks, and continuing from finished rounds."""
 
 import math
 import traceback
@@ -42,7 +42,7 @@ def fit_here(plan: BoostingPlan, y: NDArray[Any], weight: Any = None, n_threads:
 
 
 def test_best_first_growth_takes_no_exchange_for_each_node() -> None:
-    """Over shards, trees of many leaves take as many exchanges as by levels, and are the same where all leaves are wanted."""
+    """Over shards, trees of many leaves take as many exchanges as level by level, and are the same if all leaves are wanted."""
     y = wild_target(TABLE, 0, 4)
     found = {}
     for n_leaves in (None, 5000, 100):
@@ -56,7 +56,7 @@ def test_best_first_growth_takes_no_exchange_for_each_node() -> None:
 
 
 def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where few rows are split off many, and both children are to be searched by zone sums."""
+    """Also if few rows are split off many, and both children are searched by zone sums."""
     rng = np.random.default_rng(3)
     table: list[Any] = [np.exp(4 * rng.normal(size=9000)) for _ in range(4)]
     y = np.log(table).T @ np.array([1, -0.5, 0.3, 0.2]) + np.exp(2 * rng.normal(size=9000))
@@ -95,7 +95,7 @@ def test_scores_are_those_of_the_predictions(loss: str) -> None:
 
 
 def test_few_frames_lie_between_the_loop_over_rounds_and_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On small tables each costs as much as a node."""
+    """On small tables each frame takes as long as a node."""
     frames: list[str] = []
     grow = dense_runner.SubtreeRunner.grow
 
@@ -140,7 +140,7 @@ def test_targets_of_any_size(scale: float) -> None:
         assert (one.value * factor).tolist() == other.value.tolist()
 
 
-# --- warm starts: going on from finished rounds is the unbroken run, byte for byte ---
+# --- warm starts: continuing from finished rounds gives the uninterrupted run, byte for byte ---
 
 
 WEIGHT = wild_weight(N, 6)
@@ -152,7 +152,7 @@ def plan(loss: Any, n_classes: int, n_rounds: int, **changes: Any) -> BoostingPl
 
 
 def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
-    """Rows drawn or not, values present or missing; also trees of other data, with thresholds between any values."""
+    """Rows drawn or not, values present or missing; also trees of other data, with thresholds between arbitrary values."""
     y = wild_target(TABLE, 0, 6)
     with local(wild_table(N, 7), wild_target(wild_table(N, 7), 0, 7)) as executor:
         foreign = boost(executor, plan(SquaredError(), 0, 3)).rounds
@@ -168,7 +168,7 @@ def test_every_row_gets_the_value_that_prediction_gives_it() -> None:
 
 
 def test_nodes_without_rows() -> None:
-    """Rows of another table may be few, and leave nodes of a tree empty, of whole levels too."""
+    """Another table may have few rows, and leave nodes of a tree, or whole levels, empty."""
     y = wild_target(TABLE, 0, 6)
     with local(TABLE, y) as executor:
         trees = boost(executor, plan(SquaredError(), 0, 4)).rounds

@@ -1,4 +1,4 @@
-"""One result: whatever is grown, threads, shards of columns and shards of rows find what one thread finds, to the last byte."""
+"""One result: threads, shards of columns and shards of rows find the same as one thread, to the last byte."""
 
 from functools import cache, partial
 from pathlib import Path
@@ -91,7 +91,7 @@ CLASSES = {
     "classes of many rows": forest("gini", 2, n_rows=12_000, min_samples_leaf=5, n_draws=12_000, out_of_bag=True),
     "three classes of many rows": forest("gini", 3, n_rows=12_000, max_features=1, min_samples_leaf=300, n_draws=12_000, out_of_bag=True),
 }
-#: Criteria for which shards need whole columns.
+#: Criteria that need whole columns on shards.
 BY_ORDER = {
     "medians": forest("absolute_error"),
     "medians of few rows": forest("absolute_error", max_depth=5, **DRAWN),
@@ -183,7 +183,7 @@ BOOSTED_SETS = {
     "boosted sets, best first": boosting(categories=SOME, max_depth=None, max_leaf_nodes=9, chance=0.5, split_shrinkage=1.0),
     "boosted sets, pruned": boosting(categories=SOME, ccp_alpha=0.02, max_depth=None),
 }
-#: Losses whose leaves are measured, and Newton steps beside plain gradients.
+#: Losses whose leaves are measured, and Newton steps of plain gradients.
 MEASURED = {
     f"{loss}{name}": boosting(loss, **changes)
     for loss in ("median", "quantile", "quantiles", "Huber", "targets", "steps", "steps of two classes")
@@ -209,7 +209,7 @@ CASES |= BOOSTED_SETS | MEASURED | {f"by {name}": case for name, case in LOSSES_
 
 @cache
 def grown(name: str) -> tuple[Problem, Any]:
-    """A case, and what one thread finds."""
+    """Return a case, and the result of one thread."""
     problem = CASES[name].problem()
     one = problem.grow(3)
     assert max(tree.node_count for tree in trees_of(one)) > 3
@@ -218,7 +218,7 @@ def grown(name: str) -> tuple[Problem, Any]:
     return problem, one
 
 
-#: Of these, quick tests have the kernels that search columns.
+#: Cases whose search kernels quick tests have.
 QUICK = [
     name for name, case in (FORESTS | CLASSES).items() if case.of in ("squared_error", "gini") and not PATHS.keys() & case.changes.keys()
 ]
@@ -233,12 +233,12 @@ SPREADS = [[(0, 2, 4), (1, 3, 5, 6)], [(6,), (1, 4), (0, 2, 3, 5)]]
 
 
 def columns_of(problem: Problem, spread: Any) -> list[Any]:
-    """The columns of each shard, of a table that may have fewer."""
+    """Return the columns of each shard, for a table that may have fewer."""
     kept = [[j for j in mine if j < len(problem.table)] for mine in spread]
     return [mine for mine in kept if mine]
 
 
-@pytest.mark.timeout(600)  # the first ones compile
+@pytest.mark.timeout(600)  # the first tests compile
 @pytest.mark.parametrize("name", ON_COLUMNS)
 def test_threads_and_shards_of_columns(name: str) -> None:
     problem, one = grown(name)
@@ -266,7 +266,7 @@ def test_threads_and_shards_of_columns(name: str) -> None:
     ],
 )
 def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide table is, and on shards."""
+    """By zone sums, large nodes by all threads; then with no spare slots; then by levels, like a very wide table, and on shards."""
     problem, one = grown(f"boosting: {name}")
     monkeypatch.setattr(node_limits, "WHOLE_BLOCK_CELLS", 0)
     for module, constant in (
@@ -284,7 +284,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
     assert_same(one, problem.grow(n_threads=3))
     monkeypatch.setattr(tree_program, "subtree_rows", lambda *about: 50)
-    assert_same(one, problem.grow(n_threads=130))  # more than there are chunks of work
+    assert_same(one, problem.grow(n_threads=130))  # more threads than chunks of work
     monkeypatch.setattr(sums, "SLOTS_MIN_BYTES", 0)
     monkeypatch.setattr(sums, "SLOTS_BYTES_PER_ROW", 0)
     for n_threads, cells in (1, 1), (3, 1), (3, 500):
@@ -292,7 +292,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
         assert_same(one, problem.grow_on(problem.columns(columns_of(problem, SPREADS[0]), n_threads)))
 
 
-#: On shards of rows these do nothing that others do not do.
+#: Cases that do nothing on shards of rows that other cases do not do.
 RARE = {
     "entropy", "weighted tree by entropy", "entropy, balanced by tree", "targets, few columns a path", "Poisson of targets",
     "targets by entropy", "targets by entropy, balanced by tree", "three classes, few columns a path, at random",
@@ -307,10 +307,10 @@ ON_ROWS = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # the first ones compile
+@pytest.mark.timeout(900)  # the first tests compile
 @pytest.mark.parametrize(("name", "sent_rows"), one_of_each(ON_ROWS, [0, 30, 10_000], others=pytest.mark.thorough))
 def test_shards_of_rows(name: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some have a row or none; rows of no nodes, of some or of all are sent to one shard."""
+    """Some shards have one row or none; rows of no nodes, of some or of all are sent to one shard."""
     check_on_rows(name, sent_rows, monkeypatch, ((1, [], 2), (2, [233], 1), (5, [1, 2, 350, -1], 1)))
 
 
@@ -376,7 +376,7 @@ ANY = {
 
 @st.composite
 def problems(draw: st.DrawFn, kind: str) -> Problem:
-    """A case of the kind on a table of one row or many, of any columns and a target of any shape."""
+    """A case of the kind on a table of one or many rows, with any columns and any kind of target."""
 
     def one_of(*values: Any) -> Any:
         return draw(st.sampled_from(values))
@@ -418,7 +418,7 @@ def problems(draw: st.DrawFn, kind: str) -> Problem:
         y = problem.target
         y = one_of(y, np.round(y), np.full(n, 0.1), np.where(rng.random(n) < 0.95, -0.0, y), y * 1e-3 + 1e12)
         problem = Problem(table, y, weight, problem.plan)
-    # Losses of positive predictions refuse a target that is zero wherever a row has a weight.
+    # Losses of positive predictions refuse a target that is zero for all rows with weight.
     of_positive = case.is_boosting and case.of.lower() in ("poisson", "steps", "tweedie", "gamma")
     assume(not of_positive or np.any(problem.target if weight is None else problem.target[weight > 0]))
     return problem

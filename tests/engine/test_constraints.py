@@ -1,4 +1,4 @@
-"""What constraints make of gains, and levels of trees in which most splits are against them."""
+"""The effect of constraints on gains, and levels of trees in which most splits violate them."""
 
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,7 @@ _SUMS = st.tuples(st.integers(-40, 40), st.integers(1, 9))
 @pytest.mark.parametrize("l1", [0.0, 3.0])
 @given(_SUMS, _SUMS, st.sampled_from([0.0, 0.5, 2.0]), st.tuples(_BOUNDS, _BOUNDS), st.sampled_from([-1, 0, 1]))
 def test_clipped_gain(l1: float, left: Any, right: Any, penalty: float, bounds: tuple[float, float], sign: int) -> None:
-    """The gain of clipped values is the decrease of the loss, and never more than it would be without bounds, the node's own aside."""
+    """The gain of clipped values is the decrease of the loss, and, without the node's own, never above the gain without bounds."""
     around = Constraints(rules("newton_l1" if l1 else "newton", 1, monotonic=(sign,)), *sorted(bounds), l1=l1)
     constrained = make_constraints((sign,), (), 0)
     inner = criterion_named(around.rules.criterion).for_kernels(0, penalty)
@@ -56,7 +56,7 @@ SEEDS = range(12)
 
 
 def falling(seed: int) -> tuple[Table, NDArray[np.float64]]:
-    """A table and a target that mostly falls where it should rise, and much is missing."""
+    """A table and a target that mostly decreases where it should increase, with many missing values."""
     rng = np.random.default_rng(seed)
     n = 300
     x = np.where(rng.random(n) < 0.15, np.nan, rng.normal(size=n))
@@ -66,10 +66,10 @@ def falling(seed: int) -> tuple[Table, NDArray[np.float64]]:
     return table, y
 
 
-@pytest.mark.slow  # compiles what searches the zones of levels under constraints
+@pytest.mark.slow  # compiles kernels that search the zones of levels under constraints
 @pytest.mark.parametrize("seed", SEEDS)
 def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
-    """Most splits are against the constraints: what zones say of a split must be said of one that is tried."""
+    """Most splits violate the constraints: zones must bound the allowed ones."""
     table, y = falling(seed)
     some = rules("newton", 4, max_depth=4, reg_lambda=5.0, min_child_weight=1.0, monotonic=(-1, 1, 0, 0))
     boosting = BoostingPlan(some, seed, SquaredError(), n_rounds=3)

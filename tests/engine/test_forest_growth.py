@@ -1,4 +1,4 @@
-"""Independent trees: a tree depends on its number, the plan and the table, on nothing else; and what is compiled before it is needed."""
+"""Independent trees: a tree depends only on its number, the plan and the table; and kernels that are compiled in advance."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
 
-# --- independent trees: a tree depends on its number, the plan and the table, on nothing else ---
+# --- independent trees: a tree depends only on its number, the plan and the table ---
 
 
 N = 400
@@ -72,7 +72,7 @@ def test_out_of_bag_sums_are_those_of_the_predictions(n_classes: int) -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_the_size_of_blocks_changes_nothing(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor whether there are any: each tree has nodes that are too large for a small block."""
+    """Nor whether there are blocks: each tree has nodes that are too large for a small block."""
     plan = replace(PLAN, rules=rules("gini" if n_classes else "squared_error", P, max_features=3), n_classes=n_classes)
     y = wild_target(TABLE, n_classes, 8)
     results = []

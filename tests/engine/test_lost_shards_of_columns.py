@@ -1,4 +1,4 @@
-"""Shards of columns that are lost at any message or step: the model is that of one process, byte for byte."""
+"""Shards of columns that are lost at any message or step: the model equals that of one process, byte for byte."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def problem_of(name: str) -> Problem:
 
 
 class LossyExecutor(ShardedExecutor):
-    """Loses so many shards at once, and further ones: those at the places in ``also``, each with a shard, after the first loss."""
+    """Loses several shards at once, and further ones after the first loss: those at the places in ``also``, each with a shard."""
 
     n_at_once = 1
 
@@ -89,7 +89,7 @@ class LossyExecutor(ShardedExecutor):
         return super().send(messages)
 
     def wants_repair(self) -> bool:
-        """Once, when asked for the ``asked``-th time."""
+        """Return True once, at the ``asked``-th call."""
         self.n_asked += 1
         return self.n_asked == self.asked
 
@@ -102,7 +102,7 @@ def lossy(problem: Problem, place: str, nth: int = 1, spread: Any = SPREAD) -> L
 
 
 def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
-    """Grow trees on shards of which some are lost, and find what one process does; the callback of a forest hears of each tree once."""
+    """Grow trees on shards some of which are lost; check the result, and that a forest's callback is called once for each tree."""
     heard: list[int] = []
     found = problem.grow_on(executor, N_TREES, 2, callback=lambda progress: heard.append(progress.done))
     assert_same(problem.grow(N_TREES), found)
@@ -127,10 +127,10 @@ def grow_on(problem: Problem, executor: LossyExecutor) -> Any:
     ],
 )
 def test_a_shard_is_lost_anywhere(name: str, place: str, nth: int) -> None:
-    """Finished trees are not grown again, but for those told of and not closed. With dropout they are replayed."""
+    """Finished trees are not grown again, except those that were reported but not closed. With dropout they are replayed."""
     problem = problem_of(name)
     executor = lossy(problem, place, nth)
-    if place == "Replay":  # which there is after another loss
+    if place == "Replay":  # occurs only after another loss
         executor.lose, executor.nth, executor.also = "found", 14, [(place, 1)]
     grow_on(problem, executor)
     assert executor.n_lost == (2 if place == "Replay" else 1)
@@ -141,7 +141,7 @@ def test_a_shard_is_lost_anywhere(name: str, place: str, nth: int) -> None:
 
 @pytest.mark.parametrize(("name", "n_lost"), one_of_each([*BOOSTING, "out of bag", "trees only"], [2, 3]))
 def test_several_are_lost_at_once(name: str, n_lost: int) -> None:
-    """The state of the others is taken over; only where all are lost, trees are replayed, or grown again for sums of out-of-bag values."""
+    """The state of surviving shards is used; only if all are lost, trees are replayed, or grown again for out-of-bag sums."""
     problem = problem_of(name)
     executor = lossy(problem, "found", 14 if name in BOOSTING else 9)
     executor.n_at_once = n_lost

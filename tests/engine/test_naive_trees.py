@@ -1,4 +1,4 @@
-"""Whole trees against growing them by the book, split by split, and trees of several targets against those of one."""
+"""Whole trees compared with the oracle, split by split, and trees of several targets with those of one."""
 
 import dataclasses
 from typing import Any
@@ -46,10 +46,10 @@ from tests.naive_constraints import Constraints
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 from tests.split.strategies import as_lists
 
-# --- whole trees against growing them by the book, split by split ---
+# --- whole trees compared with the oracle, split by split ---
 
 
-#: Of these, trees of several targets that grow in one place are compared, too; others grow over shards only, which takes less to compile.
+#: Cases of trees of several targets that also grow in one process; others grow over shards only, which compiles less.
 COMPILED = {("squared_error", False), ("squared_error", True), ("gini", False), ("absolute_error", False)}
 CASES = [
     ("squared_error", (1,)),
@@ -98,7 +98,7 @@ SEVERAL_OF_CATEGORIES = [("squared_error", (1, 1, 1)), ("gini", (2, 3, 2, 1))]
     ("criterion", "targets", "random"),
     [
         *slow_for({"poisson", "entropy"}, ((*case, False) for case in OF_CATEGORIES)),
-        pytest.param("squared_error", (1,), True, marks=pytest.mark.slow),  # sets beside random thresholds have kernels of their own
+        pytest.param("squared_error", (1,), True, marks=pytest.mark.slow),  # sets and random thresholds together have kernels of their own
         *(pytest.param(*case, False, marks=pytest.mark.slow) for case in SEVERAL_OF_CATEGORIES),
         *(pytest.param(*case, True, marks=pytest.mark.thorough) for case in [*OF_CATEGORIES[1:], *SEVERAL_OF_CATEGORIES]),
     ],
@@ -106,7 +106,7 @@ SEVERAL_OF_CATEGORIES = [("squared_error", (1, 1, 1)), ("gini", (2, 3, 2, 1))]
 @given(data=st.data())
 @examples(150)
 def test_trees_of_categories(criterion: str, targets: tuple[int, ...], random: bool, data: st.DataObject) -> None:
-    """Of several targets in orders by each, by each class, and by the direction in which means differ most."""
+    """With several targets, in the orders of each, of each class, and of the direction in which means differ most."""
     table, target, weight, plan = data.draw(forests(criterion, targets, random))
     mixed, plan = data.draw(with_categories(table, plan))
     check_forest(mixed, target, weight, plan)
@@ -121,7 +121,7 @@ def test_trees_of_categories(criterion: str, targets: tuple[int, ...], random: b
     ],
 )
 def test_trees_of_many_columns(criterion: str, n_classes: int, random: bool, categories: bool) -> None:
-    """Few rows are searched in all columns side by side, as many as several vectors hold, or in those drawn; so are many categories."""
+    """Few rows are searched in all columns side by side, several vectors of them, or in the drawn ones; so are many categories."""
     for seed, n_columns in enumerate([1, 7, 19, 33] * 3):
         rng = np.random.default_rng(seed)
         n = [2, 3, 9, 17, 40, 90][seed % 6] * (4 if categories else 1)
@@ -144,7 +144,7 @@ def test_trees_of_many_columns(criterion: str, n_classes: int, random: bool, cat
         check_forest(table, target, rng.integers(1, 4, n) + 0.5 if seed % 2 else None, ForestPlan(some, seed, n_classes))
 
 
-#: All of these have kernels of their own; boosting's are those of quick tests.
+#: Each has kernels of its own; boosting's are those of quick tests.
 UNDER_CONSTRAINTS = [
     ("squared_error", (1,)),
     ("gini", (2,)),
@@ -161,7 +161,7 @@ UNDER_CONSTRAINTS = [
 @given(data=st.data())
 @examples(300)
 def test_forest_trees_under_constraints(criterion: str, targets: tuple[int, ...], data: st.DataObject) -> None:
-    # Few kernels; a random threshold is one that others try as well.
+    # Few kernels; a random threshold is one of those tried otherwise.
     table, target, weight, plan = data.draw(forests(criterion, targets, random=criterion == "squared_error" and THOROUGH))
     wanted = data.draw(constraints(len(table), monotonic=targets[0] <= 2))
     check_forest(table, target, weight, dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, **wanted)))
@@ -177,7 +177,7 @@ def test_newton_trees(
     criterion: str, constrained: bool, problem: tuple[Table, NDArray[Any], NDArray[np.float64] | None], data: st.DataObject
 ) -> None:
     table, target, weight = problem
-    forest = data.draw(plans(criterion, 0, target.shape[0], len(table), random=False))  # which boosting does not know
+    forest = data.draw(plans(criterion, 0, target.shape[0], len(table), random=False))  # boosting does not have them
     some = dataclasses.replace(
         forest.rules,
         reg_alpha=data.draw(st.sampled_from([0.5, 3.0])) if criterion == "newton_l1" else 0.0,
@@ -232,13 +232,13 @@ CONSTRAINTS = [
 
 
 def large_table(seed: int) -> list[NDArray[Any]]:
-    """Columns of many values and of few, with values missing, and copies that tie with them to the last bit."""
+    """Columns of many values and of few, with missing values, and copies that tie to the last bit."""
     table = wild_table(LARGE, seed)
     return [-table[0], *table, table[2].copy()]
 
 
 def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) -> list[NDArray[Any]]:
-    """The table with its fourth and fifth column in place of two: a few categories and many, of which some matter and some are missing."""
+    """Return the table with categories in its fourth and fifth column, few and many, some informative and some missing."""
     rng = np.random.default_rng(seed)
     mixed = list(table)
     for j, n_categories in ((3, 12), (4, 900)):
@@ -253,7 +253,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
     [
         *((seed, {}, weighted) for seed in (0, 1) for weighted in (False, True)),
         *((2, {"max_depth": None, "max_leaf_nodes": 25}, weighted) for weighted in (False, True)),
-        # These compile what searches the zones of large nodes for sets, with a penalty, and under constraints.
+        # compile the search of zones of large nodes for sets, with a penalty, and under constraints
         *(pytest.param(3, CATEGORIES, weighted, marks=pytest.mark.slow) for weighted in (False, True)),
         *(pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, weighted, marks=pytest.mark.slow) for weighted in (False, True)),
         pytest.param(
@@ -267,7 +267,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
     ],
 )
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:
-    """However large nodes are searched (zones, sums inherited from parents): what a full scan finds, on any threads and shards."""
+    """The search of large nodes (zones, inherited sums) finds the split of a full scan, on any threads and shards."""
     table = large_table(seed)
     y, weight = wild_target(table[1:], 0, seed), wild_weight(LARGE, seed) if weighted else None
     some = rules(**{"criterion": "newton", "n_columns": len(table), "max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
@@ -299,7 +299,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
             for criterion, n_classes in (("squared_error", 0), ("poisson", 0), ("gini", 2))
             for seed, changes in ((0, {"max_depth": 6}), (1, {"min_samples_leaf": 40}))
         ),
-        # Compiles what searches the zones of large nodes, in which boosting has its constraints alike.
+        # Compiles the search of zones of large nodes; boosting's constraints work alike.
         *(pytest.param("squared_error", 0, i, {"max_depth": 6} | some, marks=pytest.mark.thorough) for i, some in enumerate(CONSTRAINTS)),
     ],
 )
@@ -316,7 +316,7 @@ def test_every_split_of_large_forest_trees(criterion: str, n_classes: int, seed:
     assert assert_exact(trees[0], table, sample_of(ForestTarget.of_table(plan, y, weight).start(0, 0)), plan) > 10
 
 
-# --- trees of several targets against those of one target where these must be the same, and large ones ---
+# --- trees of several targets compared with those of one target if these must be equal, and large ones ---
 
 
 def large(criterion: str, n: int = 6000) -> tuple[Table, NDArray[Any]]:
@@ -332,7 +332,7 @@ def large(criterion: str, n: int = 6000) -> tuple[Table, NDArray[Any]]:
 
 
 def of_one_and_of_copies(table: Table, y: NDArray[Any], plan: ForestPlan) -> list[tuple[Tree, Tree]]:
-    """Trees of a target, and those of two copies of it: sums of two equal floats are exact, so that no tie is made or broken."""
+    """Return trees of a target, and of two copies of it: sums of two equal floats are exact, so ties do not change."""
     one = grow_here(table, y, None, plan, n_trees=2)
     twice = dataclasses.replace(plan, n_classes=2 * plan.n_classes, targets=(max(plan.n_classes, 1),) * 2)
     two = grow_here(table, np.asfortranarray(np.column_stack([y, y])), None, twice, n_trees=2)
@@ -342,7 +342,7 @@ def of_one_and_of_copies(table: Table, y: NDArray[Any], plan: ForestPlan) -> lis
     return list(zip(one, two, strict=True))
 
 
-@pytest.mark.slow  # kernels of their own
+@pytest.mark.slow  # kernels of its own
 @pytest.mark.parametrize("n_draws", [None, 4000])
 @pytest.mark.parametrize(("criterion", "random_splits"), sorted(COMPILED))
 def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None, random_splits: bool) -> None:
@@ -356,7 +356,7 @@ def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None
         assert np.allclose(tree.impurity, same.impurity, atol=1e-12)
 
 
-@pytest.mark.slow  # kernels of their own
+@pytest.mark.slow  # kernels of its own
 @pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("gini", 3)])
 @pytest.mark.parametrize("max_features", [5, 2])
 def test_sets_by_copies_of_one_target_are_its_sets(criterion: str, n_classes: int, max_features: int) -> None:

@@ -1,4 +1,4 @@
-"""Whole trees against those of scikit-learn and of XGBoost's exact method."""
+"""Whole trees compared with those of scikit-learn and of XGBoost's exact method."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from dtrees.tree.tree import Tree
 from tests.engine.shards import grow_here, local, rules
 from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 
-# --- whole trees against scikit-learn's: the same splits where nothing ties, no worse a fit where something does ---
+# --- whole trees compared with scikit-learn's: the same splits without ties, and an equally good fit with ties ---
 
 
 N = 3000
@@ -35,7 +35,7 @@ CASES = [
 
 
 def continuous(seed: int, n_columns: int = 5, n: int = N) -> NDArray[np.float32]:
-    """Columns without ties, exact in float32, farther apart than scikit-learn's smallest difference."""
+    """Columns without ties, exact in float32, whose values differ by more than scikit-learn's smallest difference."""
     rng = np.random.default_rng(seed)
     return np.stack([(rng.permutation(n) - n // 3) / np.float32(64) for _ in range(n_columns)], axis=1).astype(np.float32)
 
@@ -47,12 +47,12 @@ def target_of(X: NDArray[Any], n_classes: int, seed: int, criterion: str) -> NDA
     if n_classes == 0:
         return np.exp(signal) if criterion == "poisson" else signal
     classes = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
-    # Much noise: counts of classes in nearly pure nodes are small, and gains of small counts tie.
+    # Strong noise: counts of classes in nearly pure nodes are small, and gains of small counts tie.
     return np.where(rng.random(len(X)) < 0.4, rng.integers(0, n_classes, len(X)), classes)
 
 
 def untying_weight(criterion: str) -> NDArray[np.float64] | None:
-    """Weights where splits gain the same without: a row between the medians of both sides may go to either."""
+    """Return weights if splits tie without: a row between the medians of both sides may go to either."""
     return np.random.default_rng(7).uniform(0.5, 2.0, N) if criterion == "absolute_error" else None
 
 
@@ -67,7 +67,7 @@ def ours(X: NDArray[Any], y: NDArray[Any], criterion: str, n_classes: int, weigh
 
 
 def assert_same_structure(tree: Tree, other: Any) -> None:
-    """Compare nodes from the root on; below a node where two splits gain the same (which counts of classes do) all may differ."""
+    """Compare nodes from the root on; below a node with two equal gains (which counts of classes have) all may differ."""
     gains = [impurity_decrease(t) for t in (tree, other)]
     waiting, n_compared, n_tied = [(0, 0)], 0, 0
     while waiting:
@@ -149,12 +149,12 @@ def fit_of(impurity: NDArray[Any], weight: NDArray[Any], leaf: NDArray[Any]) -> 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_with_ties_stumps_are_as_good(criterion: str, n_classes: int) -> None:
-    """Where gains tie the choice may differ, but the impurity of a stump must not."""
+    """If gains tie the split may differ, but the impurity of a stump must not."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(2, 60))
         X = rng.integers(0, int(rng.integers(1, 6)) + 1, (n, 3)).astype(np.float32)
-        if seed % 2 and criterion != "absolute_error":  # scikit-learn takes no missing values with it
+        if seed % 2 and criterion != "absolute_error":  # scikit-learn does not support missing values with it
             X[rng.random(X.shape) < 0.2] = np.nan
         y = rng.integers(0, n_classes, n) if n_classes else rng.integers(0, 4, n).astype(float)
         if n_classes:
@@ -169,7 +169,7 @@ def test_with_ties_stumps_are_as_good(criterion: str, n_classes: int) -> None:
 
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_with_ties_full_trees_fit_as_well(criterion: str, n_classes: int) -> None:
-    """Grown to the end, both separate all rows that differ."""
+    """Grown to the leaves, both trees separate all rows that differ."""
     rng = np.random.default_rng(9)
     X = rng.integers(0, 4, (500, 4)).astype(np.float32)
     y = target_of(X * 10, n_classes, 9, criterion)
@@ -179,7 +179,7 @@ def test_with_ties_full_trees_fit_as_well(criterion: str, n_classes: int) -> Non
     )
 
 
-# --- boosted trees against XGBoost's exact method ---
+# --- boosted trees compared with XGBoost's exact method ---
 
 
 xgboost = pytest.importorskip("xgboost")
@@ -242,7 +242,7 @@ def check_boosted(objective: str, reg_lambda: float, missing: float, seed: int, 
             if feature < 0:
                 assert tree.value[node, 0] == pytest.approx(number, rel=1e-3, abs=1e-5)
                 continue
-            # Their rows with x < condition go left, ours with x <= threshold: both cuts lie between the same two values, in float32.
+            # Their rows with x < condition go left, ours with x <= threshold: both are between the same two values, in float32.
             assert tree.threshold[node] == pytest.approx(number, abs=1e-5) or (missing and np.isinf(tree.threshold[node]))
             x, to_left = X[:, feature], tree.missing_go_to_left[node]
             if np.isnan(x[reached[node]]).any():

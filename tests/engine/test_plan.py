@@ -18,10 +18,10 @@ from tests.engine.shards import rules
 
 @given(st.integers(-900, 60), st.integers(1, 2**61), st.sampled_from([0.0, 0.1, 0.25, 0.5]), st.sampled_from([0.0, 1e-3, 1.0, 7.5]))
 def test_smallest_weight_of_a_child(exponent: int, weight: int, fraction: float, child_weight: float) -> None:
-    """The lowest integer weight that, unscaled, is neither below the fraction of the root's nor below the absolute minimum."""
+    """The smallest integer weight that, unscaled, is neither below the fraction of the root's nor below the absolute minimum."""
     some = rules("newton", 1, min_weight_fraction_leaf=fraction, min_child_weight=child_weight)
     limits, stops = LimitsOfFit(some, 0).of_tree(np.array([0, weight]), (exponent, exponent))
-    # The product with the fraction is taken in floating point, as users would.
+    # The product with the fraction is computed in floating point, as users would.
     smallest = max(Fraction(child_weight) * Fraction(2) ** exponent, Fraction(fraction * weight))
     if smallest < 2**62:
         assert smallest <= limits.min_weight < smallest + 1
@@ -61,7 +61,7 @@ def test_gains_of_any_size(scale: float) -> None:
 
 
 def test_limits_of_one_tree_after_another() -> None:
-    """What all trees have in common is found out once: for each, the limits are those of a tree alone."""
+    """Data common to all trees is computed once: for each tree, the limits equal those of the tree alone."""
     some = rules("newton_l1", 2, reg_lambda=1.5, reg_alpha=0.5, min_child_weight=0.1, min_impurity_decrease=0.01)
     fit = LimitsOfFit(some, 0)
     for weight, exponents in [(9, (0, 20)), (2**40, (0, 20)), (2**40, (3, 21)), (9, (0, 20))]:
@@ -74,7 +74,7 @@ scores = st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, math.nan]), min_size
 
 @given(scores, st.integers(1, 4), st.sampled_from([0.0, 0.5, 1.0]), st.booleans())
 def test_the_best_round_and_the_end(values: list[float], rounds: int, tol: float, greater_is_better: bool) -> None:
-    """By a running best, as one would write it down; what is no number never is better than what is."""
+    """Compared with a simple loop; NaN is never better than a number."""
     rule = Stopping(rounds, tol=tol, greater_is_better=greater_is_better)
     best, value = 0, values[0]
     for i, score in enumerate(values):

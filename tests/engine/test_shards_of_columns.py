@@ -1,4 +1,4 @@
-"""Shards of columns: what they are sent and refuse, small nodes that are delegated, trees that grow side by side."""
+"""Shards of columns: the messages that they receive and refuse, delegated small nodes, trees that grow side by side."""
 
 import dataclasses
 import threading
@@ -25,7 +25,7 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 from tests.engine.problems import Problem, assert_same, forest
 from tests.engine.shards import ShardedExecutor, all_equal, called, grow_here, grow_sharded, rules, wild_table, wild_target
 
-# --- what shards of columns are sent, and that large nodes are the same on them ---
+# --- messages to shards of columns, and equal large nodes ---
 
 
 N = 500
@@ -37,7 +37,7 @@ SPREADS = {"two": [(0, 2, 4), (1, 3, 5, 6)], "three": [(6,), (1, 4), (0, 2, 3, 5
 
 @pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
 def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any) -> None:
-    """The column that is searched next is the next one drawn, whoever has it."""
+    """The next column searched is the next one drawn, whichever shard has it."""
     n = 400
     rng = np.random.default_rng(0)
     table = [np.zeros(n) for _ in range(P)]
@@ -54,7 +54,7 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
 
 @pytest.mark.parametrize("max_features", [P, P - 1])
 def test_a_level_takes_two_steps(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the shards are sent, and send one another, while a tree of depth 4 grows."""
+    """The messages and payloads of shards while a tree of depth 4 grows."""
     monkeypatch.setattr(tree_program, "SHARED_CELLS", 0)
     plan = ForestPlan(rules("squared_error", P, max_depth=4, max_features=max_features), seed=0)
     log = grow_sharded(TABLE, TARGET, None, plan, 1, SPREADS["two"])[1].log
@@ -74,7 +74,7 @@ def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:
     assert all_equal([tree], grow_here(table, target, None, plan))
 
 
-# --- a shard by itself: what it refuses, and what it answers ---
+# --- a single shard: what it refuses, and what it replies ---
 
 
 PLAN = ForestPlan(rules("squared_error", P), seed=1)
@@ -99,7 +99,7 @@ def make_shard() -> Shard:
 
 
 def opened() -> TreeState:
-    """A tree that has begun on a shard."""
+    """A tree that has been opened on a shard."""
     shard = make_shard()
     alone(shard.program(OPEN))
     shard.trees[0].open(0, 0, by_levels=True)
@@ -114,7 +114,7 @@ def test_messages_of_another_fit_or_epoch_are_refused(message: Any, fit: str, ep
     arguments = (0, 1) if message is not m.CountVotes else ()
     with pytest.raises(m.StaleMessage, match=rf"fit {fit}, epoch {epoch} to a shard"):
         alone(shard.program(message(fit, epoch, *arguments)))
-    assert len(alone(shard.program(m.GrowTrees("fit", 3, 0, 1))).trees) == 1  # and nothing has changed
+    assert len(alone(shard.program(m.GrowTrees("fit", 3, 0, 1))).trees) == 1  # and the state is unchanged
 
 
 def test_an_epoch_before_is_refused() -> None:
@@ -172,7 +172,7 @@ def test_replicas_that_disagree_about_rows_stop_the_fit() -> None:
 
 @pytest.mark.parametrize("drift", [1e-3, 2.0**-45])
 def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> None:
-    """Another machine's ``exp``, say: an error at once, never a wrong model."""
+    """For example because of another machine's ``exp``: an error at once, never a wrong model."""
     executor = ShardedExecutor(TABLE, TARGET, None, SPREADS["two"])
     plan = BoostingPlan(rules("newton", P, max_depth=2), 0, SquaredError(), n_rounds=4)
 
@@ -184,7 +184,7 @@ def test_replicas_whose_predictions_have_drifted_stop_the_fit(drift: float) -> N
         boost(executor, plan, callback=disturb)
 
 
-# --- small nodes that are delegated: how many exchanges they take, who grows them, and that batches leave no trace ---
+# --- delegated small nodes: number of exchanges, which shard grows them, and no trace of batches ---
 
 
 SPREAD = [(0, 2), (1, 4, 5), (3, 6)]
@@ -207,7 +207,7 @@ def test_small_nodes_are_shared_out() -> None:
     told = [(shard, one) for shard, step in called(executor, "subtrees") for one in step.payloads[0].arrays if isinstance(one, GrownApart)]
     n_nodes = [sum(len(grown.subtrees) for shard, grown in told if shard == i) for i in range(3)]
     assert min(n_nodes) > 0
-    assert max(n_nodes) - min(n_nodes) <= 4  # each tree's are dealt out, from another shard on
+    assert max(n_nodes) - min(n_nodes) <= 4  # the nodes of each tree are distributed, starting from another shard
     assert called(executor, "shared")
     assert all(tree.n_node_samples.min() < 4 for tree in found.trees)
     depth = max(int(np.log2(tree.node_count)) for tree in found.trees)
@@ -222,7 +222,7 @@ def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert not shared if cells == 1 else len(shared) > 8
 
 
-@pytest.mark.slow  # kernels of their own
+@pytest.mark.slow  # kernels of its own
 def test_medians_are_measured_by_one_shard() -> None:
     _, executor = grown(plan_of("absolute_error"))
     by_tree = [shard for shard, step in called(executor, "leaves") for _ in step.payloads.get(0, [[]])[-1][1:]]
@@ -232,7 +232,7 @@ def test_medians_are_measured_by_one_shard() -> None:
 
 @pytest.mark.parametrize("changes", [{}, pytest.param({"random_splits": True, "max_features": 2}, marks=pytest.mark.thorough)])
 def test_sets_of_categories(changes: dict[str, Any]) -> None:
-    """Those of delegated nodes are told by the shards that grew these, those above by the shards that have the columns."""
+    """Sets of delegated nodes are reported by the shards that grew these, other sets by the shards that have the columns."""
     random = np.random.default_rng(0)
     categories = [np.where(random.random(N) < 0.1, np.nan, random.integers(0, n, N)) for n in (4, 12, 60, 200)]
     limits = {"categorical": (3, 4, 5, 6), "cat_smooth": 1.0, "min_samples_category": (1, 1, 2, 2), "max_cat_threshold": (9,) * 4}
@@ -256,7 +256,7 @@ def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not called(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], "subtrees")
 
 
-# --- forests over shards of columns: what grows side by side, by how many messages, and how it ends ---
+# --- forests over shards of columns: trees side by side, number of messages, and the end ---
 
 
 PROBLEM = forest(weighted=True, max_features=2, max_depth=3, n_draws=120).problem(120, 3)
@@ -275,7 +275,7 @@ def test_messages_of_many_trees_travel_together() -> None:
     "changes", [{}, {"n_draws": 4000}, {"n_draws": 1000}, {"n_draws": 4000, "out_of_bag": True}], ids=["all", "drawn", "few", "out of bag"]
 )
 def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> None:
-    """The bound allows for no more trees than fit, by what the rows of one are found to take."""
+    """The bound allows only as many trees as fit, given the memory that the rows of one are found to take."""
     n, times = 4000, 1000
     table = [np.random.default_rng(0).random(n)]
     plan = ForestPlan(rules("squared_error", 1, max_depth=5), seed=0, **changes)
@@ -291,7 +291,7 @@ def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> N
 
 
 def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads draw for several trees at once, and put the columns of a tree in another order to do so."""
+    """Threads draw for several trees at once, and reorder the columns of a tree to do so."""
     pools: list[NDArray[np.int32]] = []
     pair_drawn, search_on = node_search.pair_drawn, node_search.search_on
     monkeypatch.setattr(

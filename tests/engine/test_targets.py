@@ -1,4 +1,4 @@
-"""What trees are grown on: integers, rows in sample, held out, out of bag."""
+"""Data that trees are grown on: integers, rows in sample, held out, out of bag."""
 
 from typing import Any
 
@@ -138,7 +138,7 @@ def test_gradients_in_fixed_point(loss: Any, n_classes: int, weighted: bool) -> 
         assert a == pytest.approx(w * g, rel=1e-9, abs=1e-12 * np.abs(w * g).sum())
         assert b == pytest.approx(w * h, rel=1e-9, abs=1e-12 * np.abs(w * h).sum())
         assert (prepared.h.shape == (0,)) == (loss.constant_hessian and not weighted)
-        target.raw[output] += 1.0  # the trees of one round all see the predictions before it
+        target.raw[output] += 1.0  # all trees of a round use the predictions before it
 
 
 def test_subsample_and_held_out_rows() -> None:
@@ -201,7 +201,7 @@ def test_scores_are_weighted_means_over_both_parts() -> None:
 
 @given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 3))
 def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: int) -> None:
-    """However rows are shared out: the same numbers, to the last bit."""
+    """For any division of rows: the same numbers, to the last bit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "BLOCK_ROWS", 16)
         patch.setattr(boosting, "ADDITION_ROWS", 32)
@@ -222,14 +222,14 @@ def test_threads_change_nothing() -> None:
 
 
 def layouts(target: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return the same targets in several layouts, as processes and partitions may leave them."""
+    """Return the same targets in several memory layouts, as processes and partitions may leave them."""
     unaligned = np.empty(target.nbytes + 1, np.uint8)[1:].view(target.dtype).reshape(target.shape)
     unaligned[...] = target
     return [target, np.array(target, order="F"), unaligned, np.repeat(target, 2, axis=0)[::2]]
 
 
 def test_centers_do_not_depend_on_the_layout() -> None:
-    """Of more rows than NumPy's buffers hold: it adds up what is not aligned in another order."""
+    """More rows than NumPy's buffers hold: it adds unaligned numbers in another order."""
     several = np.stack([np.random.default_rng(seed).random(9_000) for seed in range(8)], axis=1)
     assert any(layouts(y)[2].mean() != y.mean() for y in several.T.copy())
     means = [y.mean() for y in several.T.copy()]

@@ -1,4 +1,4 @@
-"""How many threads, a pool that keeps order, and threads that grow subtrees, where one of them fails."""
+"""The number of threads, an ordered pool, and threads that grow subtrees, one of which may fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dtrees.split.grow.work_pool import DONE, OPEN, add_chunks, claim_work, give
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import presort
 
-# --- how many threads, and a pool that keeps order ---
+# --- the number of threads, and an ordered pool ---
 
 
 def test_effective_n_jobs() -> None:
@@ -45,7 +45,7 @@ def test_effective_n_jobs() -> None:
         effective_n_jobs(0)
 
 
-@pytest.mark.slow  # they import all there is
+@pytest.mark.slow  # they import everything
 def test_what_joblib_leaves_to_its_processes() -> None:
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         assert joblib.Parallel(n_jobs=2)(joblib.delayed(available_cores)() for _ in range(4)) == [1] * 4
@@ -134,7 +134,7 @@ def end_task(queue: Any) -> None:
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_thread_that_fails_while_tasks_are_shared(failing: int) -> None:
-    """It has claimed a task, which the others wait for. Its error is raised, and the helpers live on."""
+    """It has claimed a task that the others wait for. Its error is raised, and the helpers survive."""
     came = threading.Barrier(3)
 
     def work(queue: NDArray[np.int64], thread: int) -> None:
@@ -172,7 +172,7 @@ def test_helpers_start_when_they_are_wanted() -> None:
 
 
 def interrupt() -> None:
-    """Press Ctrl-C."""
+    """Simulate Ctrl-C."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -224,7 +224,7 @@ def test_ctrl_c_ends_a_map() -> None:
         if i == 1:
             interrupt()
         if in_main_thread():
-            for _ in range(600):  # a signal that comes right before a wait does not end it
+            for _ in range(600):  # a signal right before a wait does not end it
                 time.sleep(0.1)
         else:
             assert given_up.wait(60.0)
@@ -234,7 +234,7 @@ def test_ctrl_c_ends_a_map() -> None:
     assert len(seen) == 2
 
 
-# --- the threads that grow subtrees, where one of them fails ---
+# --- threads that grow subtrees, one of which fails ---
 
 
 @kernel
@@ -248,7 +248,7 @@ def add_chunk(work_pool: Any) -> None:
 
 
 def test_nobody_begins_work_after_a_failure() -> None:
-    """Nor waits for any, whatever other threads add to it afterwards."""
+    """Nor waits for any, whatever other threads add afterwards."""
     work_pool = make_work_pool(1, 1, 100, 199, 2, 2)
     start = opening(work_pool, [(0, 100, 100, 0)], [199])
     work_pool.chunks[:1] = start.chunks
@@ -269,7 +269,7 @@ def test_a_tree_of_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("in_helper", [False, True])
 def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -> None:
-    """It has claimed work, which the other thread would wait for."""
+    """It has claimed work that the other thread would wait for."""
     both, came = threading.Barrier(2), []
 
     def kernel_that_fails(*arguments: Any) -> Any:
@@ -312,7 +312,7 @@ def test_trees_that_other_threads_grow_are_the_same(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("rare", [0.5, 0.003])
 def test_columns_drawn_for_nodes_are_searched_by_zone_sums(monkeypatch: pytest.MonkeyPatch, n_jobs: int, rare: float) -> None:
-    """The same trees grow without. Where all columns drawn for a node are constant, drawing goes on."""
+    """The trees equal those grown without. If all columns drawn for a node are constant, drawing continues."""
     rng = np.random.default_rng(0)
     X = np.where(rng.random((40_000, 9)) < rare, rng.normal(size=(40_000, 9)), 0.0)
     X[::50, 3], X[:, 8] = np.nan, rng.integers(0, 9, 40_000)
@@ -337,7 +337,7 @@ def test_columns_drawn_for_nodes_are_searched_by_zone_sums(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_jobs: int) -> None:
-    """Kernels begin when it has been pressed, and would not end before somebody told them to."""
+    """Kernels begin after it has been pressed, and would not end unless they were stopped."""
     monkeypatch.setattr(runner_module, "INTERRUPTIBLE_CELLS", 0)
     ended = []
 
@@ -363,7 +363,7 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
 
 
 def test_scratch_space_of_threads_that_come_later() -> None:
-    """Where the space of the first thread is large enough for a tree, so is that of others, whichever trees they came with."""
+    """If the space of the first thread is large enough for a tree, so is that of others, whichever trees they were created for."""
     threads = runner.SubtreeRunner(presort([np.arange(200.0)]))
 
     def scratch(thread: int, n_rows: int, categories: bool = False) -> Scratch:

@@ -23,7 +23,7 @@ KINDS = [
     dtrees.GradientBoostingClassifier,
 ]
 FORESTS, BOOSTING = KINDS[4:8], KINDS[8:]
-#: Of the four with random thresholds, which do otherwise what those of their kind without do, one is tried in every run.
+#: Of the four with random thresholds, which otherwise work like those of their kind without, one is tried in every run.
 SLOW_KINDS = {dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier, dtrees.ExtraTreesClassifier}
 every_kind = pytest.mark.parametrize("kind", slow_for(SLOW_KINDS, KINDS), ids=lambda kind: kind.__name__)
 every_forest = pytest.mark.parametrize("kind", slow_for(SLOW_KINDS, FORESTS), ids=lambda kind: kind.__name__)
@@ -47,7 +47,7 @@ def target(kind):
 
 
 def make(kind, **parameters):
-    """Return an estimator, small where it is an ensemble, in whose trees chance has a part; boosting is plain."""
+    """Return an estimator; ensembles are small, and their trees depend on random draws; boosting is plain."""
     if kind in BOOSTING:
         parameters = {**PLAIN, "max_features": 3, **parameters}
     if kind in FORESTS + BOOSTING:
@@ -69,7 +69,7 @@ def assert_same_trees(one, other):
 
 
 def by_sklearn(name, y, predicted, weight):
-    """A metric of values or of probabilities."""
+    """Return a metric of values or of probabilities, computed by scikit-learn."""
     metrics = sklearn.metrics
     if predicted.ndim == 1:
         others = {"rmse": metrics.root_mean_squared_error, "mae": metrics.mean_absolute_error, "r2": metrics.r2_score}

@@ -13,7 +13,7 @@ SINGLE = KINDS[:4]
 
 
 class Blocks:
-    """A collection of blocks of rows, as a cluster would hold one."""
+    """A collection of blocks of rows, like that of a cluster."""
 
     def __init__(self, *parts):
         self.parts = parts
@@ -23,7 +23,7 @@ class Blocks:
 
 
 class BlockBackend:
-    """Loads by putting blocks together; predicts lazily, block by block, with a function that went through pickle."""
+    """Loads by concatenating blocks; predicts lazily, block by block, with a pickled function."""
 
     def fit(self, estimator, X, y, sample_weight, options, client=None, placement=None):
         return None
@@ -85,7 +85,7 @@ def test_everything_goes_through_the_backend(kind, blocks, tmp_path):
         scores = [next(iter(metrics.values())) for metrics in model.evals_result_.values()]
         assert_array_equal(*scores)
     if kept:
-        assert_same_trees(make(kind, **parameters).fit(X, y, **kept), local)  # the same table, so the checkpoint is of this fit
+        assert_same_trees(make(kind, **parameters).fit(X, y, **kept), local)  # the same table, so the checkpoint belongs to this fit
     methods = ["predict", "predict_proba", "predict_log_proba", "decision_function"]
     for method in [method for method in methods if hasattr(model, method)]:
         lazy = getattr(model, method)(blocks)

@@ -1,4 +1,4 @@
-"""Whatever cannot be learnt from, or is contradictory, is refused with a message that says what to do."""
+"""Invalid or contradictory input is refused with a message that says what to do."""
 
 import copy
 import warnings
@@ -283,7 +283,7 @@ NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
     ],
 )  # fmt: skip
 def test_contradictions_name_both(kind, parameters, options, names):
-    """Those of two parameters are in test_pairs_of_parameters.py."""
+    """Contradictions of two parameters are in test_pairs_of_parameters.py."""
     with pytest.raises((ValueError, TypeError), match=names):
         kind(**parameters).fit(**{"X": NUMBERED, "y": Y} | options)
 
@@ -319,7 +319,7 @@ def test_class_weights():
 
 
 def test_rows_to_hold_out():
-    """What is left to train on must be of every class; where no row can be spared, that is said."""
+    """The remaining training rows must include every class; if no row can be held out, the error says so."""
     model = dtrees.GradientBoostingRegressor(n_estimators=3, n_iter_no_change=2)
     for rows, weight in ((1, None), (6, np.arange(6) == 3)):
         with pytest.raises(
@@ -367,7 +367,7 @@ def test_prediction(estimator):
 
 @every
 def test_names_of_columns(estimator):
-    """scikit-learn's rules: names must be the same and in the same order, and only one side having names is a warning."""
+    """scikit-learn's rules: names must be the same and in the same order, and names on one side only give a warning."""
     frame = pd.DataFrame(X, columns=["a", "b"])
     estimator.fit(frame, Y)
     assert estimator.feature_names_in_.tolist() == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Bags of boosters, beside the obvious: a fit of each booster to the whole table, weighted by how often it drew each row."""
+"""Bags of boosters, compared with a fit of each booster to the whole table, weighted by how often it drew each row."""
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,7 @@ def test_boosters_are_fits_to_what_they_drew(bag, y, weight):
 
 
 def test_predictions_and_scores_are_scikit_learns():
-    """Those of its bags over the same boosters."""
+    """Compared with scikit-learn's bags of the same boosters."""
     table = X.drop(columns="c").to_numpy()
     for kind, theirs, estimator, y in (
         (dtrees.BaggingRegressor, sklearn.ensemble.BaggingRegressor, REGRESSOR, SIGNAL),
@@ -182,7 +182,7 @@ def test_draws_do_not_depend_on_the_size_of_weights(size):
 
 
 def test_a_booster_that_draws_a_single_class():
-    """It predicts that class; only where there is no other class at all is the bag refused."""
+    """It predicts that class; the bag is refused only if y has a single class."""
     rare = np.where(np.arange(len(X)) < 2, "rare", "often")
     bag = dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=3), 12, random_state=0).fit(X, rare)
     drawn = [set(rare[rows]) for rows in bag.estimators_samples_]

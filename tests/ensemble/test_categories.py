@@ -1,4 +1,4 @@
-"""Columns of categories, as users pass them: which columns they are, what is learnt, and what becomes of levels not seen."""
+"""Columns of categories, as users pass them: selection of columns, splits, and unseen categories."""
 
 import itertools
 
@@ -31,7 +31,7 @@ def test_columns_are_named_in_every_way():
     by_dtype = regressor(n_estimators=5).fit(FRAME, Y)
     assert sets(by_dtype) > 5
     assert by_dtype.is_categorical_.tolist() == [False, True]
-    # Names are in the order of numbers but for "level 10" and "level 11": sets are the same of other numbers, predictions the same.
+    # Names are in the order of numbers except "level 10" and "level 11": sets have other numbers, but predictions are the same.
     for given in ([1], [False, True], np.array([False, True]), (1,)):
         model = regressor(n_estimators=5, categorical_features=given).fit(BY_NUMBER, Y)
         np.testing.assert_allclose(model.predict(BY_NUMBER), by_dtype.predict(FRAME), rtol=1e-12)
@@ -64,7 +64,7 @@ def squares(target, weight):
 
 
 def deviance(target, weight):
-    """Half the Poisson deviance from the mean, but for what is the same for all splits."""
+    """Half the Poisson deviance from the mean, up to a constant of all splits."""
     total = (target * weight).sum()
     return -total * np.log(total / weight.sum()) if weight.size and total > 0 else 0.0
 
@@ -80,7 +80,7 @@ def deviance(target, weight):
     ],
 )
 def test_no_set_is_better(kind, options, target, impurity, weighted):
-    """Among all sets of a node, by brute force: with ties, missing values, weights."""
+    """Compared with all sets of a node, by brute force: with ties, missing values, weights."""
     few = np.where(LEVEL < 7, LEVEL, np.nan)
     weight = np.where(RANDOM.random(N) < 0.5, 1.0, 3.0) if weighted else np.ones(N)
     everything = {"cat_smooth": 0.0, "min_samples_category": 1, "max_cat_threshold": 99}
@@ -97,7 +97,7 @@ def test_no_set_is_better(kind, options, target, impurity, weighted):
 
 
 def test_one_level_and_all_levels_distinct():
-    """No split where there is one level; where each row has its own, those from the lower end of the order."""
+    """No split with one level; if each row has its own level, a prefix of the order goes left."""
     with pytest.warns(UserWarning, match="no tree found a split"):
         one = regressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
     assert all(tree.node_count == 1 for tree in trees(one))
@@ -109,7 +109,7 @@ def test_one_level_and_all_levels_distinct():
 
 @pytest.mark.parametrize("kind", ["GradientBoostingRegressor", "GradientBoostingClassifier", "RandomForestClassifier"])
 def test_many_levels_are_used_only_if_they_tell_something(kind):
-    """By default; a set of the levels of noise gains as much as a good threshold, if nothing is taken from its gain."""
+    """By default; a set of random levels gains as much as a good threshold, unless something is subtracted from its gain."""
     rng, n = np.random.default_rng(7), 3000
     numbers = rng.integers(0, 600, (2, n))
     noise, level = np.char.add("level ", numbers.astype(str))
@@ -118,7 +118,7 @@ def test_many_levels_are_used_only_if_they_tell_something(kind):
     y = y if kind.endswith("Regressor") else y > 0
 
     def share(**parameters):
-        """What of the importances is the noise's, and what the level's."""
+        """Return the shares of the noise and of the level in the importances."""
         model = getattr(dtrees, kind)(n_estimators=30, random_state=0, **parameters)
         return model.fit(frame, y).feature_importances_[1:]
 
@@ -187,7 +187,7 @@ SIZES = ["small", "medium", "large", "huge"]
     ids=["pandas", "polars"],
 )
 def test_order_of_ordered_dtypes(column, tmp_path):
-    """It is that of numbers where category numbers are taken for numbers; monotonic_cst takes them so."""
+    """It is the order of numbers if category numbers are used as numbers; so it is for monotonic_cst."""
     frame = pl.DataFrame({"size": column}) if isinstance(column, pl.Series) else pd.DataFrame({"size": column})
     number = (LEVEL % 4).astype(np.float64)[:, np.newaxis]
     y = LEVEL % 4 + 0.3 * RANDOM.normal(size=N)

@@ -1,4 +1,4 @@
-"""Every way to a model gives the same one: threads, sparse tables, files, further rounds, checkpoints, memory of any layout."""
+"""All ways to a model give the same one: threads, sparse tables, files, further rounds, checkpoints, arrays of any layout."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_files_and_pickles(name: str, tmp_path: Path) -> None:
 
 @every_ensemble
 def test_further_trees(name: str) -> None:
-    """All trees but the first are grown by further fits, the second by a model that was pickled."""
+    """All trees but the first are grown by further fits, the second by an unpickled model."""
     case = CASES[name]
     if case.callbacks:
         pytest.skip("it ends by itself")
@@ -70,7 +70,7 @@ def test_further_trees(name: str) -> None:
 
 
 class Cut(BaseException):
-    """What ends a fit."""
+    """Ends a fit."""
 
 
 @every_ensemble
@@ -87,7 +87,7 @@ def test_going_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
 def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The first trees are grown in one block, where there are kernels that are not needed for that."""
+    """The first trees are grown in one block, by fewer kernels."""
     asked: list[bool] = []
 
     def order(*wanted: Any) -> bool:
@@ -103,7 +103,7 @@ def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, n
 
 @pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
 def test_while_the_search_of_tiny_nodes_is_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """In the first trees they are searched as others are."""
+    """In the first trees they are searched like larger nodes."""
     plain: list[bool] = []
 
     def on(*arguments: Any) -> Any:
@@ -122,7 +122,7 @@ def test_while_the_search_of_tiny_nodes_is_compiled_elsewhere(monkeypatch: pytes
 
 @pytest.mark.parametrize("name", ["boosting", "boosting with categories"])
 def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A helper process would start for it."""
+    """A helper process would be started for it."""
     check(fit(CASES[name]), name)
     orders: list[Any] = []
     monkeypatch.setattr(METHODS, "_known", {})
@@ -131,7 +131,7 @@ def test_nothing_is_ordered_where_all_is_compiled(monkeypatch: pytest.MonkeyPatc
     assert not orders
 
 
-# --- memory of any layout: NumPy adds up numbers that are not aligned by buffers of 8,192 ---
+# --- arrays of any layout: NumPy adds unaligned numbers in buffers of 8,192 ---
 
 
 X, SIGNAL, WEIGHT = fits_to_compare.rows()
@@ -152,7 +152,7 @@ def strided(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def backward(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the same, each column side by side and from its end."""
+    """Return the same values, each column contiguous and reversed in memory."""
     return np.array(array[::-1], order="F")[::-1]
 
 
@@ -163,7 +163,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def test_numpy_means_depend_on_the_layout() -> None:
-    """Otherwise the tests below would show nothing."""
+    """Otherwise the tests below would prove nothing."""
     assert unaligned(SIGNAL).mean() != SIGNAL.mean()
 
 

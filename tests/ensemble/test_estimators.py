@@ -36,7 +36,7 @@ LEFT_OUT = {"set_predict_request", "oob_scores_"}
 
 @every_kind
 def test_the_interface_is_sklearns(kind):
-    """Nothing public of scikit-learn's is missing, but for what only makes sense with its own generators."""
+    """All public names of scikit-learn's exist, except those that only make sense with its own generators."""
     theirs = {name for name in dir(sklearns(kind)) if not name.startswith("_")} - LEFT_OUT
     assert theirs - set(dir(kind)) == set()
 
@@ -77,7 +77,7 @@ def test_random_state(kind, generator):
         assert_same_trees(fits[0], fits[2])
     shared = generator(5)
     assert_same_trees(make(kind, random_state=shared).fit(X, target(kind)), fits[3])
-    with pytest.raises(AssertionError):  # a generator moves on
+    with pytest.raises(AssertionError):  # a generator advances
         assert_same_trees(make(kind, random_state=shared).fit(X, target(kind)), fits[3])
 
 
@@ -95,7 +95,7 @@ def test_input_of_all_kinds_gives_the_same_trees(kind):
     assert_same_trees(make(kind).fit(frozen, y), expected)
 
 
-#: Random thresholds beside sets of categories have kernels of their own.
+#: Random thresholds with sets of categories have kernels of their own.
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow if "Extra" in kind.__name__ else ()) for kind in KINDS])
 def test_text_and_categories(kind):
     colour = np.array(["red", "green", "blue"])[np.random.default_rng(1).integers(0, 3, N)]
@@ -113,7 +113,7 @@ def test_text_and_categories(kind):
 
 @every_kind
 def test_weights_count_rows(kind):
-    """Rows of weight two are rows given twice, and those of weight zero are absent, but for what bootstrap draws."""
+    """Rows of weight two equal rows given twice, and those of weight zero are absent, except for bootstrap draws."""
     parameters = {"bootstrap": False} if kind in FORESTS else {"min_child_weight": 0.0} if kind in BOOSTING else {}
     if kind in (dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier):
         parameters["max_depth"] = 3
@@ -187,7 +187,7 @@ def test_paths_lead_to_leaves(kind):
         assert_array_equal(tree.children_left[leaves[:, i]], -1)
         assert_array_equal(path.sum(axis=1), tree.node_depth[leaves[:, i]] + 1)
         assert_array_equal(path[np.arange(N), leaves[:, i]], 1)
-        # Every node on a path but the root has its parent on it.
+        # Every node on a path, except the root, has its parent on it.
         for child in (tree.children_left, tree.children_right):
             inner = np.flatnonzero(child >= 0)
             assert np.all(path[:, inner] >= path[:, child[inner]])
@@ -253,7 +253,7 @@ def test_every_parameter_is_described(kind):
 
 @every_kind
 def test_rows_of_weight_zero_are_as_good_as_absent(kind):
-    """In shares of rows, defaults of categories, and the scales that targets are put in."""
+    """For shares of rows, defaults of categories, and the scales of targets."""
     present, r = WEIGHT > 0, np.random.default_rng(1)
     table = np.column_stack([X, r.integers(0, 30, N)])
     y = target(kind) if is_classifier(kind) else np.where(present, SIGNAL, 1e30)
@@ -270,7 +270,7 @@ def test_infinities_are_the_largest_and_the_smallest_values(kind, dtype, tmp_pat
     rng = np.random.default_rng(1)
     infinite = rng.choice([-np.inf, np.inf, 0.0, 1.0], X.shape, p=[0.1, 0.1, 0.3, 0.5])
     table = np.where(np.isinf(infinite), infinite, np.round(X, 1)).astype(dtype)
-    table[:, 1] = np.where(table[:, 1] < 0, -np.inf, np.inf)  # nothing else to split
+    table[:, 1] = np.where(table[:, 1] < 0, -np.inf, np.inf)  # nothing else to split on
     y = target(kind) if is_classifier(kind) else np.clip(np.nan_to_num(table[:, 0]), -2, 2) + (table[:, 1] > 0)
     model = make(kind).fit(table, y)
     assert {0, 1} <= {column for tree in trees(model) for column in tree.feature.tolist()}

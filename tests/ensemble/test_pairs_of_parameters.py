@@ -1,7 +1,7 @@
-"""All pairs of parameters that are not at their defaults: each has its part in what is grown, or is warned of or refused by both names.
+"""All pairs of parameters with non-default values: each changes the fit, or a warning or error names both.
 
-What is grown is described whole by a plan, and by what boosting starts from, so that no tree has to be: two fits of the same plan are the
-same model. A parameter is ignored beside another one where a plan with both is that with the other one alone.
+A plan, and the initial value of boosting, describe a fit completely, so no tree has to be grown: two fits with the same plan give the
+same model. A parameter is ignored if a plan with both equals that with the other one alone.
 """
 
 import itertools
@@ -23,7 +23,7 @@ N = 60
 X = pd.DataFrame(RANDOM.normal(size=(N, 5)), columns=list("abcde"))
 X["level"] = np.array(list("uvwxyz"))[RANDOM.integers(0, 6, N)]
 Y = np.abs(X["a"] + X["b"] * X["c"] + RANDOM.normal(size=N)) + 0.1
-#: Values that no estimator has by default, and that no other of them implies.
+#: Values that are not a default of any estimator, and not implied by another value.
 VALUES: dict[str, list[Any]] = {
     "aft_loss_distribution": ["logistic"],
     "aft_loss_distribution_scale": [2.0],
@@ -79,10 +79,10 @@ CLASSIFICATION = {
     "loss": ["exponential"],
     "scoring": ["roc_auc"],
 }
-#: They say how a fit is done, or how a model is looked at, not what is grown; or are for evaluation sets, which ``fit`` is given.
+#: Parameters of how a fit is done, or how a model is inspected, or for evaluation sets, which are passed to ``fit``.
 OTHERS = {"importance_type", "n_jobs", "random_state", "verbose", "warm_start", "n_estimators", "eval_metric", "early_stopping_rounds"}
 OTHERS |= {"keep_targets"}
-#: What is so anyway may be asked for: criteria by the order of targets take category numbers for numbers.
+#: Values that may be requested although they are always used: criteria by the order of targets use category numbers as numbers.
 SAYS_WHAT_IS_SO = {("categorical_features", "absolute_error"), ("categorical_features", "quantile")}
 
 
@@ -92,7 +92,7 @@ class _PlanError(Exception):
 
 @pytest.fixture
 def describe(monkeypatch):
-    """A function that returns the plan of a fit, or why it was refused, and what it warned of."""
+    """Return a function that returns the plan of a fit, or why it was refused, and its warnings."""
 
     def grow_forest(self, table, plan, *others):
         raise _PlanError(repr(plan))
@@ -119,7 +119,7 @@ def describe(monkeypatch):
 
 
 def options(kind):
-    """The values of each parameter of an estimator that are not its default."""
+    """Return the values of each parameter of an estimator that are not its default."""
     more = CLASSIFICATION if "Class" in kind.__name__ else REGRESSION
     for name, default in kind().get_params().items():
         if name not in OTHERS:
@@ -134,7 +134,7 @@ def options(kind):
 
 
 def quoted(name, value, text):
-    """Whether a message is about a parameter."""
+    """Return whether a message mentions a parameter."""
     return name in text or (isinstance(value, str) and repr(value) in text)
 
 
@@ -160,7 +160,7 @@ def test_no_parameter_is_ignored_beside_another(describe, kind):
             known = refused in (mine[1], theirs[1])
             assert known or (quoted(one, value, refused) and quoted(other, second, refused)), f"{what} is refused: {refused}"
             continue
-        # What is refused, or warned of, alone makes sense beside the other one, if it is not so there.
+        # A value that is refused, or warned about, alone has an effect with the other one, unless it is also refused there.
         assert plan != mine[0] or quoted(other, second, warned), f"{what}: {other} is ignored"
         assert plan != theirs[0] or quoted(one, value, warned), f"{what}: {one} is ignored"
 

@@ -26,7 +26,7 @@ from dtrees.ensemble.compat import sklearn_metric
 from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, SLOW_KINDS
 from tests.plain import PLAIN
 
-# --- scikit-learn's own checks, on all estimators; and the tools around estimators: clone, pickle, pipelines, searches ---
+# --- scikit-learn's own checks of all estimators; and tools that use estimators: clone, pickle, pipelines, searches ---
 
 
 SINGLE = KINDS[:4]
@@ -41,7 +41,7 @@ _BY_ROWS = "the defaults follow from the number of rows, so repeating a row is n
 
 
 def expected_failures(estimator) -> dict[str, str]:
-    """scikit-learn expects failures of equal weights of its own random forests and of HistGradientBoosting, for the same reasons."""
+    """scikit-learn expects the checks of equal weights to fail for its random forests and HistGradientBoosting, for the same reasons."""
     checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
     if isinstance(estimator, tuple(BOOSTING)):
         return dict.fromkeys(checks, _BY_ROWS) | ({"check_classifier_multioutput": _AS_ARRAY} if is_classifier(estimator) else {})
@@ -52,8 +52,8 @@ def expected_failures(estimator) -> dict[str, str]:
 def slow_for_some(checks):
     """scikit-learn's checks, some marked as slow.
 
-    These are those of several targets, but for boosting, and of medians, for which kernels are compiled, those of bags, and those of three
-    of the four estimators with random thresholds.
+    These are those of several targets, except for boosting, and of medians, for which kernels are compiled, those of bags, and those of
+    three of the four estimators with random thresholds.
     """
     names, pairs = checks.mark.args
     marked = []
@@ -62,7 +62,7 @@ def slow_for_some(checks):
         several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
         of_medians = getattr(estimator, "criterion", "") == "absolute_error"
         is_slow = several or of_medians or "Bagging" in type(estimator).__name__ or type(estimator) in SLOW_KINDS
-        mark = pytest.mark.thorough if of_medians and type(estimator) in FORESTS else pytest.mark.slow  # a tree shows what a forest does
+        mark = pytest.mark.thorough if of_medians and type(estimator) in FORESTS else pytest.mark.slow  # a tree tests the same as a forest
         marks = [*getattr(pair, "marks", ()), *([mark] if is_slow else [])]
         marked.append(pytest.param(estimator, check, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.mark.kwargs)
@@ -101,7 +101,7 @@ def test_search():
     assert search.best_estimator_.get_params()["n_estimators"] == 5
 
 
-@pytest.mark.slow  # which start, and import all there is
+@pytest.mark.slow  # they start processes, and import everything
 def test_search_in_processes():
     X, y = load_iris(return_X_y=True)
     model = dtrees.RandomForestClassifier(n_estimators=5, n_jobs=2, random_state=0)
@@ -121,7 +121,7 @@ def test_pipelines():
 
 @pytest.mark.parametrize("kind", SINGLE + FORESTS + BOOSTING, ids=lambda kind: kind.__name__)
 def test_clones_are_unfitted_and_fit_alike(kind):
-    frame = FRAME[["x"]] if "Extra" in kind.__name__ else FRAME  # random thresholds beside sets have kernels of their own
+    frame = FRAME[["x"]] if "Extra" in kind.__name__ else FRAME  # random thresholds with sets have kernels of their own
     model = kind(max_depth=3, random_state=0).fit(frame, TARGET > 40)
     twin = clone(model)
     assert twin.get_params() == model.get_params()
@@ -130,7 +130,7 @@ def test_clones_are_unfitted_and_fit_alike(kind):
     assert "max_depth=3" in repr(model)
 
 
-# --- scikit-learn's private parts: that the metrics it names are recognised, and that nothing else of dtrees reaches for them ---
+# --- scikit-learn's private parts: the names of its metrics are recognised, and no other module of dtrees uses them ---
 
 
 PACKAGE = Path(dtrees.__file__).parent

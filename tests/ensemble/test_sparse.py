@@ -1,4 +1,4 @@
-"""Sparse tables: the same models and predictions as from the dense table, byte for byte, without making it dense."""
+"""Sparse tables: the same models and predictions as from the dense table, byte for byte, without converting it to dense."""
 
 import tracemalloc
 from typing import Any
@@ -54,7 +54,7 @@ def targets(X: NDArray[Any], n_classes: int, seed: int) -> NDArray[Any]:
 
 
 def as_sparse(X: NDArray[Any], rng: np.random.Generator, form: str = "csr", untidy: bool = True) -> Any:
-    """Return a sparse table; an untidy one with stored zeros, cells in two parts and out of order, where numbers allow."""
+    """Return a sparse table; an untidy one has stored zeros, cells in two parts and out of order, if numbers allow."""
     rows, columns = np.nonzero(X)
     values = X[rows, columns]
     if untidy:
@@ -76,7 +76,7 @@ def as_sparse(X: NDArray[Any], rng: np.random.Generator, form: str = "csr", unti
     return made
 
 
-#: Parameters that change how nodes are searched, by those who have them.
+#: Parameters that change how nodes are searched, by estimator.
 ANY = {
     "max_features": st.sampled_from([None, 1, 0.5]),
     "max_depth": st.sampled_from([1, 3, 12]),
@@ -164,7 +164,7 @@ def test_same_model_as_of_the_dense_table(kind: type, criterion: str | None, dat
     ("kind", "n_rows", "n_columns", "density"), one_of_each(KINDS, [(3000, 8, 0.02), (1500, 300, 0.02), (1200, 20, 0.6)])
 )
 def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, density: float) -> None:
-    """Here every way is taken in which the cells of a node are found and sorted."""
+    """Every way to find and sort the cells of a node is used."""
     X = table(n_rows, n_columns, density, 1, missing=0.01)
     X[:, ::3] *= np.random.default_rng(2).random((n_rows, (n_columns + 2) // 3))
     X[:, 1] = np.arange(n_rows) + 1.0
@@ -174,7 +174,7 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
         assert_same_trees(kind(**some, **few).fit(sparse.csr_array(X), y), kind(**some, **few).fit(X, y))
 
 
-@pytest.mark.slow  # what threads share has kernels of its own
+@pytest.mark.slow  # threads that share work have kernels of their own
 @pytest.mark.parametrize(
     "model",
     [
@@ -188,7 +188,7 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
     ids=lambda model: type(model).__name__,
 )
 def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that share the large nodes of a tree, which in a table as small as this they would not."""
+    """Threads share the large nodes of a tree, which they would not do in such a small table."""
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
     monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 20)
     X = table(1500, 60, 0.05, 1, missing=0.01)
@@ -220,7 +220,7 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
     ids=lambda model: type(model).__name__,
 )
 def test_constraints(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns in order, most of them against the signal, and few that may meet; also by threads that share large nodes."""
+    """Monotonic columns, most of them against the signal, and few that may interact; also with threads that share large nodes."""
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
     monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 20)
     for seed in range(6):
@@ -307,7 +307,7 @@ def test_warm_start(kind: type) -> None:
         model = make(kind, n_estimators=3, warm_start=True, max_depth=4).fit(one, y)
         models.append(model.set_params(n_estimators=6).fit(one, y))
     assert_same_trees(*models)
-    # A fit may go on with the other kind of table.
+    # A fit may continue with the other kind of table.
     model = make(kind, n_estimators=3, warm_start=True, max_depth=4).fit(X, y)
     assert_same_trees(model.set_params(n_estimators=6).fit(sparse.csc_array(X), y), models[0])
 

@@ -1,4 +1,4 @@
-"""Models of every estimator, criterion and loss, which tests carry to other tools and compare."""
+"""Models of every estimator, criterion and loss, which tests export to other tools and compare."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from tests.plain import PLAIN
 from tests.slow import KERNELS_OF_THEIR_OWN
 
 RNG = np.random.default_rng(0)
-#: Numbers, all of them float32, with missing ones.
+#: Numbers that are exact in float32, some missing.
 X = RNG.normal(size=(300, 5)).astype(np.float32).astype(np.float64)
 X[RNG.random(X.shape) < 0.1] = np.nan
 FULL = np.nan_to_num(X)
@@ -21,7 +21,7 @@ LABELS = np.array(["high", "low", "middle"])[np.digitize(SIGNAL, [0.0, 1.5])]
 TWO = np.where(SIGNAL > 0.7, "yes", "no")
 TARGETS = {"": SIGNAL, "positive": np.exp(SIGNAL / 4), "two": TWO, "three": LABELS, "several": np.column_stack([SIGNAL, FULL[:, 2] ** 2])}
 
-#: Categories, of which some are missing, beside numbers.
+#: Categories, some of them missing, and numbers.
 PEOPLE = pd.DataFrame(
     {
         "job": RNG.choice([f"job {k:02}" for k in range(40)] + [None], 300),
@@ -31,25 +31,25 @@ PEOPLE = pd.DataFrame(
 )
 WAGE = (PEOPLE["job"].fillna("0").str[-1].isin(list("1357")) * 3.0 + PEOPLE["job"].isna() * 2 + (PEOPLE["town"] == "Bonn")).to_numpy()
 WAGE = WAGE + 0.1 * RNG.normal(size=300)
-#: Two targets, of which each has sets of its own.
+#: Two targets, each with its own sets.
 WAGE_AND_HOURS = np.column_stack([WAGE, PEOPLE["job"].fillna("00").str[-2:].astype(int) % 3 + (PEOPLE["town"] == "Celle")])
 
 
 class Case(NamedTuple):
-    """An estimator by name and parameters, and which target it is for."""
+    """An estimator by name and parameters, and its target."""
 
     name: str
     parameters: dict[str, Any]
     target: str = ""
 
     def fit(self, table: Any = X) -> Any:
-        """Return it fitted, to numbers if nothing else is asked for."""
+        """Return the fitted estimator, by default fitted to numbers."""
         plain = PLAIN if self.name.startswith("GradientBoosting") else {}
         return getattr(dtrees, self.name)(random_state=0, **{**plain, **self.parameters}).fit(table, TARGETS[self.target])
 
     @property
     def id(self) -> str:
-        """What a test is called."""
+        """The name of the test."""
         return "-".join([self.name, *(str(getattr(value, "loss", value)) for value in self.parameters.values()), self.target])
 
 
@@ -59,7 +59,7 @@ def _trees() -> list[Case]:
         size = {} if kind.endswith("Tree") else {"n_estimators": 5}
         found += [Case(f"{kind}Regressor", {"criterion": "squared_error", **size})]
         found += [Case(f"{kind}Classifier", {"criterion": "gini", **size}, target) for target in ("two", "three")]
-    # To other tools, all that a criterion decides is which trees these are: one of each will do.
+    # For other tools, a criterion only decides the trees, so one of each is enough.
     found += [Case("DecisionTreeRegressor", {"criterion": name}) for name in ("friedman_mse", "absolute_error", "quantile")]
     found += [Case("DecisionTreeRegressor", {"criterion": "poisson"}, "positive")]
     found += [Case("DecisionTreeClassifier", {"criterion": "entropy"}, target) for target in ("two", "three")]
@@ -88,7 +88,7 @@ def _bags() -> list[Case]:
 
 
 def fit_sets(kind: str, task: str) -> Any:
-    """Return a model of people that splits by sets of categories, of two targets where the task is ``several``."""
+    """Return a model of people that splits by sets of categories, with two targets if the task is ``several``."""
     targets = {"Regressor": WAGE, "Classifier": np.digitize(WAGE, [0.5, 2.0]), "several": WAGE_AND_HOURS}
     parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
     name = kind + ("Regressor" if task == "several" else task)
@@ -101,7 +101,7 @@ TREES, BOOSTING, BAGS = _trees(), _boosting(), _bags()
 
 
 def parametrized(cases: list[Case]) -> Any:
-    """Return a decorator that gives a test each case; those whose criteria compile kernels of their own are slow."""
+    """Return a decorator that passes each case to a test; cases whose criteria have kernels of their own are slow."""
     return pytest.mark.parametrize(
         "case",
         [
@@ -116,5 +116,5 @@ def parametrized(cases: list[Case]) -> Any:
 
 
 def predictions(model: Any, table: Any) -> np.ndarray:
-    """Return probabilities of a classifier, and what a regressor predicts."""
+    """Return the probabilities of a classifier, or the predictions of a regressor."""
     return model.predict_proba(table) if hasattr(model, "classes_") else model.predict(table)

@@ -1,4 +1,4 @@
-"""What all exporters share."""
+"""Parts that all exporters share."""
 
 import functools
 import sys
@@ -17,7 +17,7 @@ from tests.interop.cases import FULL, PEOPLE, SIGNAL, WAGE, X
 
 @functools.cache
 def tree() -> DecisionTreeRegressor:
-    """Return a model; it is not made when tests are collected, as that may compile kernels."""
+    """Return a model; creating it while tests are collected might compile kernels."""
     return DecisionTreeRegressor(max_depth=2).fit(PEOPLE, WAGE)
 
 

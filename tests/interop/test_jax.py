@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jax")]
 
 @pytest.fixture(scope="module")
 def jax() -> Any:
-    """Return JAX, which takes long to import, also where only other tests are run."""
+    """Return JAX, whose import takes long and would slow down other tests."""
     return pytest.importorskip("jax")
 
 
@@ -73,7 +73,7 @@ def test_errors() -> None:
 
 @x64()
 def test_deep_trees(jax: Any) -> None:
-    """Few rows go far deeper than all others, which walk on by themselves."""
+    """Few rows go far deeper than all others, and continue separately."""
     X = np.arange(300.0)[:, np.newaxis]
     y = np.where(X[:, 0] < 260, X[:, 0] % 2, np.exp2(np.maximum(X[:, 0] - 260, 0)))
     model = dtrees.RandomForestRegressor(3, random_state=0).fit(X, y)

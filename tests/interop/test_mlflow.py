@@ -1,4 +1,4 @@
-"""Fits in MLflow's log, in a local folder."""
+"""Fits logged to MLflow, in a local folder."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.interop.cases import FULL, SIGNAL
 
 @pytest.fixture
 def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return MLflow, which keeps its runs in a folder of the test's own."""
+    """Return MLflow, with runs in a folder of the test."""
     found = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     before = found.get_tracking_uri()

@@ -1,4 +1,4 @@
-"""The module that predicts by a model file with NumPy alone: the same bits, of every kind of model, and nothing but sound files."""
+"""The module that predicts from a model file with NumPy alone: the same bits for every kind of model, and valid files only."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from tests.slow import slow_for
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Compare bits, but for the width of text."""
+    """Compare bits, except for the width of text."""
     found, wanted = np.asarray(found), np.asarray(wanted)
     if wanted.dtype.kind in "UO":
         return np.array_equal(found, wanted)
@@ -28,7 +28,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 def check(model: Any, folder: Path, table: Any, given: Any = None) -> Any:
-    """Compare all methods on a table, or what stands for it; return the loaded model."""
+    """Compare all methods on a table, or on ``given`` for the same table; return the loaded model."""
     dtrees.save(model, folder / "model", mappable=np.shape(table)[1] % 2 == 1)
     plain = dtrees_numpy.load(folder / "model")
     given = table if given is None else given
@@ -64,7 +64,7 @@ def test_sets_of_categories(kind: str, task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(earlier_models.FOLDER.glob("*.dtrees")), ids=lambda path: path.stem)
 def test_earlier_files(path: Path, tmp_path: Path) -> None:
-    """Tables of all kinds of columns, and all kinds of models, those of several targets with classes and bags of classifiers among them."""
+    """Tables with all kinds of columns, and all kinds of models, including several targets with classes and bags of classifiers."""
     check(dtrees.load(path), tmp_path, earlier_models.rows())
 
 
@@ -135,7 +135,7 @@ def test_objectives_and_all_losses(tmp_path: Path) -> None:
 
 
 def test_nothing_but_numpy_is_wanted(tmp_path: Path) -> None:
-    """A copy of the file predicts where dtrees and what it is made of cannot be imported."""
+    """A copy of the file predicts where dtrees and its other dependencies cannot be imported."""
     model = fit_sets("GradientBoosting", "Classifier")
     dtrees.save(model, tmp_path / "m.dtrees")
     (tmp_path / "dtrees_numpy.py").write_bytes(Path(dtrees_numpy.__file__).read_bytes())

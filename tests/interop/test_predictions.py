@@ -1,4 +1,4 @@
-"""The models that other tools take predict what ours do: of ONNX Runtime, Treelite, XGBoost and JAX."""
+"""Exported models predict the same as the original: ONNX Runtime, Treelite, XGBoost and JAX."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def x64() -> Iterator[None]:
-    """Have JAX, if it is there, compute in float64."""
+    """Make JAX, if it is installed, compute in float64."""
     jax = pytest.importorskip("jax")
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
@@ -31,7 +31,7 @@ def x64() -> Iterator[None]:
 
 
 def run_onnx(model: Any, table: Any) -> list[np.ndarray]:
-    """Return what ONNX Runtime gives for a table."""
+    """Return the predictions of ONNX Runtime for a table."""
     onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     made = to_onnx(model)
     onnx.checker.check_model(made)
@@ -56,12 +56,12 @@ def check_treelite(model: Any, table: Any, folder: Path | None = None) -> None:
     found = treelite.gtil.predict(made, to_numbers(model, table)).reshape(len(table), -1)
     if found.shape[1] < wanted.shape[1]:
         wanted = wanted[:, 1:]
-    softmax = hasattr(model, "loss") and wanted.shape[1] > 2  # which Treelite computes in float32
+    softmax = hasattr(model, "loss") and wanted.shape[1] > 2  # Treelite computes these in float32
     assert_allclose(found, wanted, rtol=1e-6 if softmax else 1e-12, atol=1e-15)
 
 
 def run_xgboost(model: Any, table: Any, booster: Any = None, **more: Any) -> np.ndarray:
-    """Return what XGBoost predicts."""
+    """Return the predictions of XGBoost."""
     xgboost = pytest.importorskip("xgboost")
     booster = to_xgboost(model, X=table) if booster is None else booster
     names, kinds = booster.feature_names, booster.feature_types
@@ -87,7 +87,7 @@ def check_jax(model: Any, table: Any) -> None:
 
 CHECKS = {"onnx": check_onnx, "treelite": check_treelite, "xgboost": check_xgboost, "jax": check_jax}
 every_tool = pytest.mark.parametrize("tool", CHECKS)
-#: To JAX, trees are arrays whatever grew them, and of losses the link is all that counts.
+#: For JAX, trees are arrays whatever criterion grew them, and only the link of a loss matters.
 ALIKE = {"friedman_mse", "absolute_error", "quantile", "huber", "gamma", "tweedie"}
 
 
@@ -181,7 +181,7 @@ def test_xgboosts_objectives_have_their_parameters(xgboost: Any) -> None:
 
 
 def test_a_start_that_float32_cannot_hold(xgboost: Any) -> None:
-    """Log odds of ten are a probability that float32 has few digits of."""
+    """Log odds of ten correspond to a probability of which float32 stores few digits."""
     weight = np.where(TWO == "yes", 1.0, 1e-5)
     model = dtrees.GradientBoostingClassifier(n_estimators=3, min_child_weight=0.0, reg_lambda=0.0).fit(FULL, TWO, weight)
     booster = to_xgboost(model)

@@ -1,4 +1,4 @@
-"""To scikit-learn and back, with equal predictions."""
+"""Conversion to scikit-learn and back, with equal predictions."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from tests.ensemble.samples import SLOW_KINDS
 from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
 from tests.slow import slow_for
 
-#: Criteria that this version of scikit-learn does not have, or gives up.
+#: Criteria that this version of scikit-learn lacks or deprecates.
 NOT_THERE = {"quantile", "friedman_mse"} if SKLEARN_VERSION >= (1, 9) else {"quantile"}
 THEIRS = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "exponential")
 
@@ -73,7 +73,7 @@ def test_bags_go_there(case: Case) -> None:
 @pytest.mark.parametrize("name", slow_for({kind.__name__ for kind in SLOW_KINDS}, sorted({case.name for case in TREES})))
 @pytest.mark.parametrize("leaves", [None, 12])
 def test_scikit_learns_own_come_and_round_as_there(name: str, leaves: int | None, tmp_path) -> None:
-    """Also of values that are just beside a threshold once they are float32."""
+    """Also for values that are next to a threshold once they are float32."""
     kind = getattr(sklearn.tree, name, None) or getattr(sklearn.ensemble, name)
     theirs = kind(random_state=0, max_leaf_nodes=leaves).fit(X, LABELS if name.endswith("Classifier") else SIGNAL)
     model = from_sklearn(theirs)
@@ -126,7 +126,7 @@ def test_values_that_float32_rounds_past_a_threshold() -> None:
 
 @pytest.mark.parametrize("kind", ["DecisionTreeRegressor", "ExtraTreesRegressor"])
 def test_random_values_close_together_survive_or_are_refused(kind: str) -> None:
-    """Of as many values as float32 has in a small range, with or without some that collide."""
+    """For as many values as float32 has in a small range, with or without collisions."""
     outcomes = []
     for seed in range(8):
         rng = np.random.default_rng(seed)

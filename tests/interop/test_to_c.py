@@ -1,4 +1,4 @@
-"""Models as C: compiled without a warning, they predict what ours do, to the last bit."""
+"""Models as C: compiled without a warning, their predictions equal the original's to the last bit."""
 
 import ctypes
 import shutil
@@ -20,15 +20,15 @@ from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TR
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
 pytestmark = pytest.mark.skipif(not COMPILER, reason="wants a C compiler")
 FLAGS = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-ffp-contract=off"]
-#: What the columns of numbers may hold beyond the values of tables, thresholds and their neighbours among them.
+#: Extreme values of numeric columns, in addition to values of tables, thresholds and their neighbours.
 WILD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e308, -1e308, 1e-300, 2.0**53 + 2, 3e38, -3e38]
 
 
 class Compiled:
-    """The functions of a model's file, applied to each row of a table of numbers."""
+    """The functions of a model's file, applied to each row of a numeric table."""
 
     def __init__(self, model: Any, folder: Path, name: str = "model", flags: tuple[str, ...] = ()) -> None:
-        folder = Path(tempfile.mkdtemp(dir=folder))  # a library of a path that was loaded before is not loaded again
+        folder = Path(tempfile.mkdtemp(dir=folder))  # a library with the same path as an earlier one is not loaded again
         source, self.name = folder / f"{name}.c", name
         source.write_text(to_c(model, name=name), encoding="ascii")
         subprocess.run([COMPILER, *FLAGS, *flags, "-fPIC", "-shared", "-o", folder / name, source], check=True)
@@ -40,7 +40,7 @@ class Compiled:
         return np.array([function(row.ctypes.data_as(ctypes.c_void_p)) for row in np.ascontiguousarray(numbers)])
 
     def numbers(self, method: str, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return what a function writes for each row; a number behind it must stay as it is."""
+        """Return the numbers that a function writes for each row; the number after them must not change."""
         function = getattr(self._library, f"{self.name}_{method}")
         function.restype = None
         n_out = int(np.prod(shape[1:]))
@@ -52,7 +52,7 @@ class Compiled:
 
 
 def check(model: Any, folder: Path, table: Any, numbers: np.ndarray | None = None) -> Compiled:
-    """Compare bytes, and return the functions; ``numbers`` stand for the table where they are not those of :func:`to_numbers`."""
+    """Compare bytes, and return the functions; ``numbers`` replace the result of :func:`to_numbers` for the table."""
     compiled = Compiled(model, folder)
     numbers = to_numbers(model, table) if numbers is None else numbers
     wanted = predictions(model, table)
@@ -67,7 +67,7 @@ def check(model: Any, folder: Path, table: Any, numbers: np.ndarray | None = Non
 
 
 def wild_rows(model: Any) -> np.ndarray:
-    """Return rows of the table, wild ones, and rows of thresholds and their neighbours."""
+    """Return rows of the table, extreme ones, and rows of thresholds and their neighbours."""
     rng = np.random.default_rng(1)
     boosters = getattr(model, "estimators_", None) if isinstance(model, dtrees.BaggingRegressor | dtrees.BaggingClassifier) else None
     trees = [tree for one in boosters or [model] for group in one._trees.groups for tree in group]
@@ -103,7 +103,7 @@ def test_sets_of_categories(kind: str, task: str, tmp_path: Path) -> None:
 
 
 def test_categories_without_sets(tmp_path: Path) -> None:
-    """Ordered categories are split by thresholds; one that was not there is missing, not the last."""
+    """Ordered categories are split by thresholds; an unseen one is missing, not the last."""
     sizes = pd.DataFrame({"size": pd.Categorical(["s", "m", None] * 50, ["s", "m", "l"], ordered=True), "x": np.arange(150.0)})
     model = dtrees.DecisionTreeRegressor(categorical_features=None).fit(sizes, sizes["size"].cat.codes.to_numpy() * 2.0)
     unseen = sizes.assign(size=pd.Categorical(["l"] * 150, ["s", "m", "l"]))
@@ -127,7 +127,7 @@ def test_infinities_and_precisions(dtype: type, tmp_path: Path) -> None:
 
 
 def test_the_links_of_huge_sums(tmp_path: Path) -> None:
-    """Raw predictions of hundreds, whose exponentials are no normal numbers, and of thousands, which have none."""
+    """Raw predictions of hundreds, whose exponentials are subnormal, and of thousands, whose exponentials underflow."""
     for n, scale in ((3, 1.0), (2, 250.0), (2, 900.0)):
         labels = np.arange(300) % n
         model = dtrees.GradientBoostingClassifier(n_estimators=5, min_samples_leaf=1).fit(FULL, labels)
@@ -143,7 +143,7 @@ def test_the_links_of_huge_sums(tmp_path: Path) -> None:
 
 
 def scale_values(tree: Any, factor: float) -> Any:
-    """Return a tree whose leaves hold multiples."""
+    """Return a tree with multiples of its leaf values."""
     return replace(tree, value=tree.value * factor)
 
 

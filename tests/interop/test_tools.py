@@ -1,4 +1,4 @@
-"""Tools that read scikit-learn's trees take dtrees' models by way of to_sklearn."""
+"""Tools that read scikit-learn's trees accept dtrees' models after to_sklearn."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ every_case = pytest.mark.parametrize("case", TAKEN + BOOSTED, ids=lambda case: c
 
 
 def rows_of(case: Case) -> tuple[Any, np.ndarray]:
-    """Return a model of small trees without missing values, which not every tool takes, and rows."""
+    """Return a model of small trees without missing values, which not every tool supports, and rows."""
     from tests.interop.cases import FULL
 
     rows = FULL.astype(np.float32)
@@ -57,7 +57,7 @@ def test_skl2onnx_converts(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in TAKEN + BOOSTED if "n_estimators" in case.parameters], ids=lambda case: case.id)
 def test_treelite_imports(case: Case) -> None:
-    """It takes ensembles only."""
+    """It supports ensembles only."""
     treelite = pytest.importorskip("treelite")
     model, rows = rows_of(case)
     imported = treelite.sklearn.import_model(to_sklearn(model))
@@ -68,7 +68,7 @@ def test_treelite_imports(case: Case) -> None:
 
 @pytest.mark.parametrize("classify", [False, True])
 def test_dtreeviz_draws(classify: bool) -> None:
-    """It wants classes that are numbers."""
+    """It needs classes that are numbers."""
     dtreeviz = pytest.importorskip("dtreeviz")
     from tests.interop.cases import FULL, SIGNAL
 

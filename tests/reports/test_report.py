@@ -19,7 +19,7 @@ from dtrees.reports.facts import parameters_of, summarise_columns, times_of
 from dtrees.reports.rows import Target, scores_of
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
 
-#: Pictures of importances, of dependence and of Shapley values, of a model of five columns of numbers.
+#: Numbers of pictures of importances, of dependence and of Shapley values, for a model of five numeric columns.
 BEHAVIOUR = 3 + 6 + 2
 
 
@@ -62,7 +62,7 @@ def headings(page):
 
 
 def assert_self_contained(page, pictures):
-    """No script, no address but in namespaces, and as many pictures, each well-formed."""
+    """Check that there is no script and no address except in namespaces, and that all pictures are well-formed."""
     found = Page(page)
     images = [attributes for tag, attributes in found.elements if tag == "img"]
     assert len(images) == pictures
@@ -82,7 +82,7 @@ def assert_self_contained(page, pictures):
 
 
 def row(page, first):
-    """The row of a table that begins with a cell."""
+    """Return the row of a table that begins with a cell."""
     return next(cells for cells in page.rows if cells and cells[0] == first)
 
 
@@ -302,7 +302,7 @@ def test_what_cannot_be_reported(tmp_path):
 
 @pytest.mark.slow
 def test_dask_collections_are_drawn_from():
-    """The page is that of the same rows in memory, but for the time."""
+    """The page equals that of the same rows in memory, except for the time."""
     import dask.dataframe as dd
 
     frame, y = pd.DataFrame(X, columns=list("abcde")), pd.Series(SIGNAL)
@@ -318,7 +318,7 @@ def test_dask_collections_are_drawn_from():
 
 
 def test_times_of_the_fit(tmp_path):
-    """They are of the last fit, and stay with the process: equal models make equal files."""
+    """They are of the last fit, and are not saved: equal models give equal files."""
     X, y = np.arange(40.0).reshape(-1, 1), np.arange(40.0) ** 2
     model = dtrees.GradientBoostingRegressor(n_estimators=4, warm_start=True).fit(X, y)
     model._loading_seconds, model._growing_seconds = 0.25, 2.0
@@ -330,7 +330,7 @@ def test_times_of_the_fit(tmp_path):
     assert times_of(pickle.loads(pickle.dumps(model))) == []
     equal = dtrees.GradientBoostingRegressor(n_estimators=4, warm_start=True).fit(X, y).set_params(n_estimators=7).fit(X, y)
     assert pickle.dumps(equal) == pickle.dumps(model)
-    equal.send_times()  # as from the worker that coordinated a fit
+    equal.send_times()  # as on the worker that coordinated a fit
     came = pickle.loads(pickle.dumps(equal))
     assert times_of(came) == times_of(equal) != []
     assert times_of(pickle.loads(pickle.dumps(came))) == []

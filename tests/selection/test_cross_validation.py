@@ -1,4 +1,4 @@
-"""Folds of one presorted table, beside estimators that are fitted to the rows of each fold alone, and scikit-learn's function."""
+"""Folds of one presorted table, compared with estimators fitted to the rows of each fold, and with scikit-learn's function."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def state(model: Any) -> tuple[str, list[tuple[str, str, bytes]]]:
-    """Return all that a model file holds, but for what evaluation sets say."""
+    """Return the content of a model file, except the results of evaluation sets."""
     vars(model).pop("evals_result_", None)
     metadata, arrays = model._to_state()
     return repr(metadata), [(name, array.dtype.str, array.tobytes()) for name, array in arrays.items()]
 
 
 def assert_equals_fits_to_rows(estimator: Any, X: Any, y: Any, weight: Any = None, cv: Any = 3, **options: Any) -> Any:
-    """Compare the model of each fold with the one that is fitted to its rows alone; return the results."""
+    """Compare the model of each fold with the one fitted to its rows alone; return the results."""
     result = dtrees.cross_validate(estimator, X, y, cv=cv, sample_weight=weight, return_estimator=True, return_indices=True, **options)
     for model, train in zip(result["estimator"], result["indices"]["train"], strict=True):
         own = [None if one is None else safe_indexing(one, train) for one in (X, y, weight)]
@@ -93,7 +93,7 @@ def test_random_cases(number: int) -> None:
         own = [None if one is None else safe_indexing(one, train) for one in (X, y, weight)]
         try:
             wanted = clone(estimator).fit(*own)
-        except ValueError as error:  # of one class, say
+        except ValueError as error:  # for example with a single class
             with pytest.raises(ValueError, match=r".") as raised:
                 clone(estimator).fit(table.rows(train), *own[1:])
             assert str(raised.value) == str(error)
@@ -121,7 +121,7 @@ def test_models_of_folds(estimator: Any, y: Any, weight: Any) -> None:
 
 
 def test_what_only_held_out_rows_have() -> None:
-    """A category, a missing value, a class, a value between two others: none leaves a trace; the category goes where unseen ones go."""
+    """A category, a missing value, a class, a value between two others do not change the model; the category counts as unseen."""
     X, first = FRAME.copy(), np.arange(N) < N // 3
     X["word"], X["gaps"], X["level"] = np.where(first, "yew", X["word"]), np.where(first, np.nan, X["a"]), X["word"].astype("category")
     X["never"] = np.where(first, X["b"], np.nan)
@@ -132,13 +132,13 @@ def test_what_only_held_out_rows_have() -> None:
     assert model.classes_.tolist() == [0, 1]
     assert model._schema.columns[2].categories == ("ash", "elm", "fir")
     assert_array_equal(model.predict_proba(X), model.predict_proba(X.assign(word=X["word"].where(~first, None))))
-    assert result["test_score"][0] == 0.0  # no row has a label that the model knows
+    assert result["test_score"][0] == 0.0  # no row has a label of the model
     assert np.isnan(result.curves["logloss"].by_fold).all(axis=1).tolist() == [True, False]
     assert_array_equal(result.curves["logloss"].mean, result.curves["logloss"].by_fold[1])
 
 
 def test_columns_whose_dtype_follows_from_the_rows() -> None:
-    """Integers with missing values become floats, numbers are categories, and an ordered dtype has an order of its own."""
+    """Integers with missing values become floats, numbers are categories, and an ordered dtype keeps its order."""
     level = pl.Series(RNG.choice(["low", "middle", "top"], N)).cast(pl.Enum(["top", "middle", "low", "none"]))
     small = [None if i == 5 else int(i % 50) for i in range(N)]
     X = pl.DataFrame({"small": pl.Series(small, dtype=pl.Int8), "level": level, "a": FRAME["a"].to_numpy(), "id": RNG.integers(0, 20, N)})
@@ -160,7 +160,7 @@ def test_what_boosting_starts_from_is_fitted_to_the_rows_too() -> None:
 
 def test_sparse_tables_and_other_orders_of_rows() -> None:
     X = csr_array(np.where(RNG.random((N, 3)) < 0.7, 0.0, RNG.normal(size=(N, 3)).round(1)))
-    cv = [(RNG.permutation(N)[:200], np.arange(40)), (RNG.integers(0, N, 300), np.arange(N) < 9)]  # drawn twice; a mask
+    cv = [(RNG.permutation(N)[:200], np.arange(40)), (RNG.integers(0, N, 300), np.arange(N) < 9)]  # repeated rows; a mask
     for table in (X, X.tocsc(), X.toarray(), np.asfortranarray(X.toarray()), X.toarray().tolist()):
         assert_equals_fits_to_rows(FOREST, table, SIGNAL.to_numpy(), cv=cv)
 
@@ -276,7 +276,7 @@ def test_metrics_that_cannot_decide() -> None:
         Curve("auc", np.full((2, 3), np.nan), greater_is_better=True).best_score  # noqa: B018
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Trials beside cross-validation with their parameters, and studies: stored, gone on with, pruned."""
+"""Trials compared with cross-validation with their parameters, and studies: stored, continued, pruned."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_default_spaces(estimator: Any, y: Any) -> None:
 
 
 def test_what_a_fold_cannot_be_judged_by_is_left_to_the_others() -> None:
-    """The first fold's held-out rows have a label that the other rows have not."""
+    """The first fold's held-out rows have a label that the other rows do not have."""
     y, first = np.where(SIGNAL > 1.5, 1, 0), np.arange(N) < N // 3
     y[first] = 2
     cv = [(np.flatnonzero(~first), np.flatnonzero(first)), (np.arange(0, N, 2), np.arange(1, N, 2))]

@@ -1,4 +1,4 @@
-"""A node searched by the package and by the oracles, put side by side."""
+"""A node searched by the package and by the oracles, for comparison."""
 
 import math
 from typing import Any
@@ -18,12 +18,12 @@ from tests.split.strategies import Task, as_lists
 
 KEY = np.uint64(12345)
 
-#: What a search is to report, and the best split.
+#: The status of a search, and the best split.
 Answer = tuple[int, naive.Split | None]
 
 
 def package_limits(limits: naive.SplitLimits, slope: float = 0.0) -> SplitLimits:
-    """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
+    """Return the limits in the package's form; ``slope`` is the largest abs(a) / b."""
     criterion = naive.kernel_value(limits)
     return SplitLimits(
         RandomThreshold() if limits.random else BestThreshold(),
@@ -43,7 +43,7 @@ def slope_of(task: Task) -> float:
 
 
 def node_in(task: Task, seed: int) -> tuple[RowPartition, int, int]:
-    """A row partition that has the task's node somewhere in it."""
+    """Return a row partition that contains the task's node."""
     rng = np.random.default_rng(seed)
     inside = np.flatnonzero(task.inside)
     outside = rng.permutation(np.flatnonzero(~task.inside))
@@ -73,7 +73,7 @@ def search(task: Task, columns: Columns, seed: int = 0) -> Candidates:
 
 
 def candidate(candidates: Candidates, i: int) -> Answer:
-    """One candidate, as the oracle would give it."""
+    """Return one candidate in the oracle's form."""
     found = candidates.records[i]
     if found["status"] != SPLIT:
         return int(found["status"]), None
@@ -100,7 +100,7 @@ def draws(n_columns: int) -> list[int]:
 
 
 def comparable(answer: Answer) -> Answer:
-    """Without what the package does not say."""
+    """Return an answer without the fields that the package does not have."""
     status, split = answer
     return status, split and split._replace(score=0.0, value=math.nan)
 
@@ -113,12 +113,12 @@ def expected(task: Task) -> Answer:
 
 
 def same(one: Answer, other: Answer) -> bool:
-    """Equal to the last bit, NaN equal to NaN."""
+    """Return whether two answers are equal to the last bit, with NaN equal to NaN."""
     return repr(one) == repr(other)
 
 
 def widen(task: Task, n_more: int) -> Task:
-    """The same node in a table with more rows, whose values lie between and beyond the node's."""
+    """Return the same node in a table with more rows, whose values lie between and beyond the node's."""
     rng = np.random.default_rng(1)
     table: list[NDArray[Any]] = []
     for column in task.table:

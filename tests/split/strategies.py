@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tables that trees find hard."""
+"""Hypothesis strategies for tables that are hard for trees."""
 
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ def _neighbours(x: np.floating[Any], n: int) -> NDArray[Any]:
     return np.array(out, dtype=x.dtype)
 
 
-#: Values that columns are made of; those of a float dtype may be missing.
+#: Values that columns consist of; those of a float dtype may be missing.
 POOLS: dict[str, NDArray[Any]] = {
     "few": np.array([0.0, 1.0, 2.0]),
     "integers": np.arange(-8.0, 8.0),
@@ -44,7 +44,7 @@ POOLS: dict[str, NDArray[Any]] = {
 
 @st.composite
 def columns(draw: st.DrawFn, n_rows: int, kinds: tuple[str, ...] = (*POOLS, "continuous")) -> NDArray[Any]:
-    """A column of ``n_rows`` values, in a dtype that users have."""
+    """A column of ``n_rows`` values, in a dtype that users use."""
     kind = draw(st.sampled_from(kinds))
     picks = draw(arrays(np.uint8, n_rows))
     if kind == "continuous":
@@ -72,12 +72,12 @@ def as_lists(table: list[NDArray[Any]]) -> list[list[float]]:
 
 
 def criteria_by_sums() -> list[str]:
-    """The registered criteria that follow from sums: whatever is registered is tested."""
+    """The registered criteria of sums: all registered ones are tested."""
     return [name for task in ("regression", "classification", "boosting") for name, one in criteria_for(task).items() if one.by_sums]
 
 
 class Task(NamedTuple):
-    """A node to be split: by row number the integers that are summed, which rows are in it, and the limits."""
+    """A node to be split: the integers to be summed by row number, the rows in it, and the limits."""
 
     table: list[NDArray[Any]]
     g: NDArray[np.int64]
@@ -96,7 +96,7 @@ def integers_of(draw: st.DrawFn, n: int, low: int, high: int) -> NDArray[np.int6
 
 @st.composite
 def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False, criteria: tuple[str, ...] = ()) -> Task:
-    """A node for any criterion that follows from sums (or one of ``criteria``), and any number of classes."""
+    """A node for any criterion of sums (or one of ``criteria``), and any number of classes."""
     table = draw(tables(max_rows, max_columns))
     n = table[0].shape[0]
     criterion = draw(st.sampled_from(criteria or criteria_by_sums()))
@@ -130,13 +130,13 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
     return Task(table, a, b, inside, limits)
 
 
-#: Quantiles: those that rows meet just, others, and the most extreme ones.
+#: Quantiles: those that are exact for some rows, others, and the most extreme ones.
 ALPHAS = [Fraction(alpha) for alpha in ("1/2", "1/4", "9/10", "1/3", "1/10000", "9999/10000", "1234/9999")]
 
 
 @st.composite
 def tasks_by_order(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
-    """A node to be split by absolute error or a quantile: weights and levels may have as many bits as there is room for."""
+    """A node to be split by absolute error or a quantile: weights and levels may have the largest possible numbers of bits."""
     alpha = draw(st.sampled_from([Fraction(0), *ALPHAS]))
     criterion, alpha = (QUANTILE, alpha) if alpha else (ABSOLUTE_ERROR, Fraction(1, 2))
     factor = max(alpha.numerator, alpha.denominator - alpha.numerator)
@@ -146,7 +146,7 @@ def tasks_by_order(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, ra
     largest = min(draw(st.sampled_from([1, 3, 2**20, 2**40])), 2**40 // (n * factor))
     b = draw(integers_of(n, 1, largest)) if weighted else np.empty(0, np.int64)
     if weighted and draw(st.booleans()):
-        b = np.where(draw(arrays(np.bool_, n)), b, 1)  # uneven
+        b = np.where(draw(arrays(np.bool_, n)), b, 1)  # unequal
     bits = min(61, 84 - (factor * int(b.sum() if weighted else n)).bit_length())
     largest = draw(st.sampled_from([1, 5, 2**20, 2 ** (bits - 1) - 1]))
     levels, a = np.unique(draw(integers_of(n, -largest, largest)), return_inverse=True)

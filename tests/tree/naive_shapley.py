@@ -15,7 +15,7 @@ Game = dict[frozenset[int], NDArray[np.float64]]
 
 
 def value_of(tree: Tree, x: Any, known: frozenset[int], node: int = 0) -> NDArray[np.float64]:
-    """What a tree predicts where some columns are known, and others send a row both ways by the weights of the nodes."""
+    """Return the prediction of a tree if some columns are known; others send a row both ways by the weights of the nodes."""
     left, right = int(tree.children_left[node]), int(tree.children_right[node])
     if left < 0:
         return tree.value[node]
@@ -26,14 +26,14 @@ def value_of(tree: Tree, x: Any, known: frozenset[int], node: int = 0) -> NDArra
 
 
 def mean_value_of(tree: Tree, x: Any, known: frozenset[int], background: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean prediction of the rows of a background, in which known columns are as in a row."""
+    """Return the mean prediction of background rows whose known columns are replaced by those of a row."""
     rows = background.copy()
     rows[:, list(known)] = np.asarray(x)[list(known)]
     return np.mean([tree.value[naive_leaf(tree, row)] for row in rows], axis=0)
 
 
 def game_of(trees: list[Tree], x: Any, n_columns: int, background: NDArray[Any] | None = None) -> Game:
-    """What trees predict together for each set of known columns."""
+    """Return the joint prediction of trees for each set of known columns."""
     sets = [frozenset(some) for size in range(n_columns + 1) for some in itertools.combinations(range(n_columns), size)]
     one: Callable[[Tree, frozenset[int]], Any]
     if background is None:

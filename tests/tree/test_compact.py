@@ -1,4 +1,4 @@
-"""Trees without what follows from the rest: they come back to the last bit, whatever they are."""
+"""Compact trees: all trees are restored to the last bit."""
 
 import copy
 import pickle

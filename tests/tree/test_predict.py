@@ -1,4 +1,4 @@
-"""Prediction kernels against walking each row through each tree."""
+"""Prediction kernels compared with walking each row through each tree."""
 
 import pickle
 from typing import Any
@@ -18,7 +18,7 @@ from dtrees.tree.predict_sets import PackedWithSets
 from dtrees.tree.tree import Tree
 from tests.tree.trees import naive_leaf, random_tree
 
-# --- prediction kernels against walking each row through each tree ---
+# --- prediction kernels compared with walking each row through each tree ---
 
 
 VALUES = np.array([-2.0, -1.0, np.nextafter(-1.0, 0), -0.0, 0.0, 0.25, np.nextafter(0.25, 1), 1.5, 9.0, np.nan, np.inf, -np.inf])
@@ -42,7 +42,7 @@ def naive_leaves(trees: list[Tree], X: NDArray[Any]) -> list[list[int]]:
 def naive_sum(trees: list[Tree], X: NDArray[Any]) -> NDArray[np.float64]:
     out = np.zeros((X.shape[0], trees[0].value.shape[1]))
     for row, x in enumerate(X):
-        for tree in trees:  # in order: floats are added in this order
+        for tree in trees:  # floats are added in this order
             out[row] += tree.value[naive_leaf(tree, x)]
     return out
 
@@ -51,8 +51,8 @@ def naive_sum(trees: list[Tree], X: NDArray[Any]) -> NDArray[np.float64]:
     seed=st.integers(0, 2**20),
     n_trees=st.integers(1, 5),
     n_values=st.integers(1, 3),
-    depth=st.sampled_from([1, 3, 4, 6, 7, 9]),  # around the levels that are evaluated whole
-    n=st.integers(0, 30),  # around what goes row by row
+    depth=st.sampled_from([1, 3, 4, 6, 7, 9]),  # around the complete levels
+    n=st.integers(0, 30),  # around the limit of row-by-row prediction
     dtype=st.sampled_from([np.float32, np.float64]),
 )
 def test_against_walking(seed: int, n_trees: int, n_values: int, depth: int, n: int, dtype: Any) -> None:
@@ -75,15 +75,15 @@ def test_several_blocks_for_each_large_tree() -> None:
     rng = np.random.default_rng(3)
     trees = [random_tree(rng, 4, 18, 1, THRESHOLDS) for _ in range(2)]
     X = matrix(rng, 5000, 4, np.float32)
-    X[1000:2000] = np.nan_to_num(X[1000:2000])  # blocks without missing values beside others
+    X[1000:2000] = np.nan_to_num(X[1000:2000])  # blocks without missing values next to others
     packed = pack(trees, np.float32)
-    assert packed.nodes.shape[0] // 2 > 4 * 3 * 512  # three blocks to a chunk at least
+    assert packed.nodes.shape[0] // 2 > 4 * 3 * 512  # at least three blocks in a chunk
     rows = rng.choice(5000, 300, replace=False)
     assert apply(packed, X)[rows].tolist() == naive_leaves(trees, X[rows])
     assert sum_values(packed, X)[rows].tolist() == naive_sum(trees, X[rows]).tolist()
 
 
-@pytest.mark.slow  # kernels that nothing else needs
+@pytest.mark.slow  # kernels that no other test needs
 def test_trees_too_large_for_small_records(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     trees, X = forest(rng, 3, 3, 1, 8), matrix(rng, 40, 3, np.float32)
@@ -139,7 +139,7 @@ def test_any_memory_layout(large: tuple[list[Tree], Packed, NDArray[np.float64]]
 
 
 def test_no_memory_layout_is_compiled_for() -> None:
-    """One kernel takes arrays in whatever order their numbers lie, and wherever, and arrays that must not be written to."""
+    """One kernel takes arrays of any layout and address, including read-only ones."""
     X = np.random.default_rng(0).normal(size=(40, 6))
     packed = pack(forest(np.random.default_rng(1), 2, 3, 1), X.dtype)
     expected = sum_values(packed, np.ascontiguousarray(X[:, :3])), apply(packed, np.ascontiguousarray(X[:, :3]))
@@ -183,7 +183,7 @@ def test_no_rows(large: tuple[list[Tree], Packed, NDArray[np.float64]]) -> None:
     assert sum_values(packed, X[:0], 4).shape == (0, 2)
 
 
-# --- prediction with trees that split on categories, against walking through them one row at a time ---
+# --- prediction with trees that split on categories, compared with walking through them row by row ---
 
 
 def with_sets(random: np.random.Generator, tree: Tree, n_levels: int) -> Tree:
@@ -217,7 +217,7 @@ def test_sets_against_walking(depth: int, n_levels: int, n: int, dtype: Any) -> 
 
 
 def test_sets_whose_last_words_are_empty() -> None:
-    """As a model from elsewhere may have them: nothing is written beyond the room for tables."""
+    """As in a model from another library: nothing is written beyond the tables."""
     random = np.random.default_rng(0)
     tree = with_sets(random, random_tree(random, 5, 6, 1), 9)
     node, offset, words = tree.categories
@@ -248,7 +248,7 @@ def test_trees_packed_as_before_are_packed_anew() -> None:
     ("n_codes", "tables"), [([5, 5, 5, 5], [0, 0, 0, 1]), ([20, 20, 2], [0, 1, 0]), ([1, 600, 32], [0, 1, 0])], ids=["three", "two", "one"]
 )
 def test_columns_share_tables(n_codes: list[int], tables: list[int]) -> None:
-    """Columns of few categories are looked up together, up to 512 entries a table; some sets are empty, and those of a last split too."""
+    """Columns of few categories are looked up together, up to 512 entries a table; some sets are empty, also in a last split."""
     random, k = np.random.default_rng(0), len(n_codes)
     tree = random_tree(random, k, 6, 1)
     nodes = np.flatnonzero(tree.children_left >= 0)

@@ -1,4 +1,4 @@
-"""Pruning, beside scikit-learn's of the very same trees: its own pruning is given their arrays."""
+"""Pruning, compared with scikit-learn's pruning of trees with the same arrays."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ N_FEATURES = 3
 
 
 def theirs(tree: Tree) -> Any:
-    """scikit-learn's tree of the same arrays."""
+    """Return scikit-learn's tree with the same arrays."""
     nodes = np.zeros(tree.node_count, NODE_DTYPE)
     names = {"left_child": "children_left", "right_child": "children_right"}
     for name in NODE_DTYPE.names:
@@ -30,7 +30,7 @@ def theirs(tree: Tree) -> Any:
 
 @st.composite
 def trees(draw: st.DrawFn) -> Tree:
-    """Trees with impurities of few values, so that links tie, of none, and of children above their parents'."""
+    """Trees with few distinct impurities, so that links tie, with zero impurities, and with children's above their parents'."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     tree = random_tree(rng, N_FEATURES, draw(st.integers(0, 7)))
     arrays = grown(tree, rng, most=draw(st.sampled_from([1, 5])), fractions=draw(st.booleans()), pure=draw(st.booleans()))
@@ -46,7 +46,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 def alphas_of(path: Any) -> list[float]:
-    """Alphas around and between those of a path."""
+    """Return alphas around and between those of a path."""
     return [*path, *np.nextafter(path, -np.inf), *(np.array(path[1:]) + path[:-1]) / 2]
 
 

@@ -18,14 +18,14 @@ def some_trees(rng: np.random.Generator, n_values: int, depth: int = 6) -> list[
 
 
 def _with_sets(tree: Tree, rng: np.random.Generator) -> Tree:
-    """Have the splits by the last column be by sets of categories."""
+    """Replace the splits by the last column by sets of categories."""
     nodes = np.flatnonzero(tree.feature == N_COLUMNS - 1)
     return tree.with_categories(CategorySets.of(nodes, [np.flatnonzero(rng.random(40) < 0.5) for _ in nodes]))
 
 
 def some_rows(rng: np.random.Generator, n: int) -> np.ndarray:
     X = rng.normal(size=(n, N_COLUMNS))
-    X[:, -1] = rng.integers(0, 50, n)  # also categories that no set knows
+    X[:, -1] = rng.integers(0, 50, n)  # also categories that no set has
     X[rng.random(X.shape) < 0.15] = np.nan
     return X
 
@@ -79,7 +79,7 @@ def test_rows_do_not_depend_on_blocks_and_threads(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shapley, "_BLOCK", 7)
     for one, other in zip(all_kinds(3), expected, strict=True):
         assert np.array_equal(one, other)
-    monkeypatch.setattr(shapley, "_TABLES_BYTES", 1)  # each tree by itself
+    monkeypatch.setattr(shapley, "_TABLES_BYTES", 1)  # each tree separately
     for one, other in zip(all_kinds(1), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-14)
 
@@ -99,7 +99,7 @@ def test_sparse_rows_are_explained_as_dense_ones() -> None:
 
 
 def chain(n_columns: int) -> Tree:
-    """A tree that is one path, which asks for each column in turn."""
+    """A tree that is one path, which splits on each column in turn."""
     n = 2 * n_columns + 1
     inner = np.arange(n) % 2 == 0
     inner[-1] = False
@@ -131,7 +131,7 @@ def test_long_paths_lose_no_digits(n_columns: int) -> None:
 
 
 def test_columns_that_are_alike_get_the_same() -> None:
-    """Symmetry: by a path of equal shares, columns that a row passes have equal values."""
+    """Symmetry: on a path of equal shares, columns that a row passes have equal values."""
     n_columns = 40
     tree = chain(n_columns)
     weight = tree.weighted_n_node_samples

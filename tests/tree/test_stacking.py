@@ -1,4 +1,4 @@
-"""Trees of a model as a few arrays: they come back to the last bit, and nothing but trees does."""
+"""Trees of a model as a few arrays: they are restored to the last bit, and only trees are accepted."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.tree.trees import grown, naive_leaf, random_tree
 
 @pytest.fixture(autouse=True, scope="module")
 def no_tree_is_small() -> Any:
-    """Trees are stacked in the compact layout however few nodes they have."""
+    """Trees are stacked in the compact layout for any number of nodes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacking, "LARGE", 0)
         yield
@@ -39,7 +39,7 @@ def test_trees_come_back(seed: int, n_groups: int, per_group: int, depth: int, n
 
 @pytest.mark.parametrize("least", [0, 10**6])
 def test_layouts(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few nodes, and trees that do not follow from less, lie there as they are."""
+    """Trees of few nodes, and trees without a compact form, are stored in full."""
     rng = np.random.default_rng(0)
     trees = [tree_of(rng) for _ in range(3)]
     small = stacked([trees])
@@ -107,7 +107,7 @@ def test_what_are_no_trees(name: str, change: Any) -> None:
 
 @given(st.data())
 def test_arrays_of_anybodys_making(data: st.DataObject) -> None:
-    """Whatever is in the arrays: either it is refused, or it is trees that every row finds a leaf in."""
+    """Arrays with any content are either refused, or are trees in which every row finds a leaf."""
     arrays = stump_and_tree()
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(sorted(arrays)))

@@ -1,4 +1,4 @@
-"""The finished tree: what it says about itself, and the damage it refuses."""
+"""The finished tree: its properties, and damage that it refuses."""
 
 import pickle
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_equals_is_byte_for_byte() -> None:
         changed("children_left", 0, -1),  # half a leaf
         changed("children_left", 2, 3),
         changed("children_right", 0, 5),
-        changed("children_right", 0, 1),  # both children the same
+        changed("children_right", 0, 1),  # both children are the same node
         changed("children_right", 0, 3),  # two parents
         changed("children_right", 0, 0),
         changed("children_right", 0, -1),
@@ -133,7 +133,7 @@ def test_too_few_features_or_other_values() -> None:
 
 @given(st.integers(0, 2**20), st.sampled_from(["children_left", "children_right", "feature"]), st.data())
 def test_what_passes_can_be_walked(seed: int, name: str, data: st.DataObject) -> None:
-    """Whatever index is changed: the tree is refused, or every path still ends within the arrays."""
+    """For any changed index: the tree is refused, or every path still ends within the arrays."""
     tree = random_tree(np.random.default_rng(seed), 3, 4)
     array = getattr(tree, name).copy()
     array[data.draw(st.integers(0, tree.node_count - 1))] = data.draw(st.integers(-3, tree.node_count + 1))

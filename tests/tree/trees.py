@@ -1,4 +1,4 @@
-"""Random trees, and the obvious way through one."""
+"""Random trees, and the simple way to walk one."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from dtrees.tree.tree import Tree
 
 
 def random_tree(rng: np.random.Generator, n_features: int, depth: int, n_values: int = 1, thresholds: Any = None) -> Tree:
-    """A tree of at most ``depth`` levels, split at random; thresholds are drawn from those given."""
+    """Return a tree of at most ``depth`` levels, split at random; thresholds are drawn from the given ones."""
     rows: list[list[Any]] = []  # left, right, feature, threshold, missing_left
 
     def add(level: int) -> int:
@@ -39,7 +39,7 @@ def random_tree(rng: np.random.Generator, n_features: int, depth: int, n_values:
 
 
 def goes_left(tree: Tree, node: int, x: Any) -> bool:
-    """Whether a row goes left at a node."""
+    """Return whether a row goes left at a node."""
     value = float(x[tree.feature[node]])
     if math.isnan(value):
         return bool(tree.missing_go_to_left[node])
@@ -49,7 +49,7 @@ def goes_left(tree: Tree, node: int, x: Any) -> bool:
 
 
 def naive_leaf(tree: Tree, x: Any) -> int:
-    """The leaf that a row falls in."""
+    """Return the leaf that a row falls into."""
     node = 0
     while tree.children_left[node] != -1:
         node = int(tree.children_left[node] if goes_left(tree, node, x) else tree.children_right[node])
@@ -61,7 +61,7 @@ def arrays_of(tree: Tree) -> dict[str, Any]:
 
 
 def grown(tree: Tree, rng: np.random.Generator, most: int, fractions: bool, pure: bool) -> dict[str, Any]:
-    """The arrays of a tree with the numbers that a grown one might have: those of inner nodes follow from their children's."""
+    """Return the arrays of a tree with numbers that a grown one might have: those of inner nodes follow from their children's."""
     arrays = arrays_of(tree)
     leaf = tree.feature < 0
     n = np.where(leaf, rng.integers(1, most, leaf.shape[0], endpoint=True), 0)

@@ -1,4 +1,4 @@
-"""Which worker gets which columns: the decision, with figures worked out by hand, and what a fit makes of it."""
+"""Placement of columns on workers: the decision, with numbers computed by hand, and its effect on fits."""
 
 import contextlib
 import ctypes
@@ -51,7 +51,7 @@ def columns_of(frame: pd.DataFrame) -> list[int]:
 
 
 def test_bytes_of_columns() -> None:
-    """6 bytes a cell for code and zone, one more of categories, and each distinct value once."""
+    """6 bytes a cell for code and zone, one more for categories, and each distinct value once."""
     single = pd.DataFrame({"a": np.zeros(1, np.float32), "b": np.zeros(1, bool), "c": np.zeros(1, np.int8), "d": ["elm"]})
     assert columns_of(single) == [6000 + 4 * 1000, 6000 + 4 * 2, 6000 + 4 * 256, 7000 + 4 * 1]
     # One column that float32 does not hold makes all values float64.
@@ -78,7 +78,7 @@ def test_bytes_of_categories_where_rows_stay() -> None:
 
 
 def test_bytes_of_evaluation_sets() -> None:
-    """What blocks of both widths, and the predictions that a scorer keeps for them, really take."""
+    """The memory that blocks of both widths, and a scorer's predictions for them, really take."""
     rng = np.random.default_rng(0)
     for dtype, n_classes, weight in ((np.float32, 0, None), (np.float64, 0, np.ones(1000)), (np.float32, 3, None)):
         X = rng.random((1000, 6)).astype(dtype)
@@ -90,7 +90,7 @@ def test_bytes_of_evaluation_sets() -> None:
         held = block.X.nbytes + block.y.nbytes + (0 if weight is None else weight.nbytes) + n_outputs * 8000  # and the sums of trees
         planned = block_bytes(schema, 1000, weighted=weight is not None, n_classes=n_classes)
         measuring = 2 * n_outputs * 8000  # predictions, and a term of each row
-        assert held + measuring <= planned <= held + measuring + 4000  # class numbers take 4 bytes rather than 8
+        assert held + measuring <= planned <= held + measuring + 4000  # class numbers take 4 bytes instead of 8
 
 
 def test_bytes_of_several_targets() -> None:
@@ -108,14 +108,14 @@ def test_bytes_of_several_targets() -> None:
 
 @pytest.mark.parametrize(("weighted", "each"), [(False, 2), (True, 64)])
 def test_bytes_of_draws_for_all_rows(weighted: bool, each: int) -> None:
-    """Where rows stay, each worker draws for all rows of the table, whatever its share."""
+    """By rows, each worker draws for all rows of the table, whatever its share."""
     schema = Schema.infer(np.zeros((1, 1), np.float32))
     isolation, forest = (Sizes.of(schema, 1000, weighted=weighted, partition=0, distinct_draws=distinct) for distinct in (True, False))
     assert {isolation.forest_by_rows(n) - forest.forest_by_rows(n) for n in (10, 900)} == {each * 1000}
 
 
 def test_bytes_of_sums_by_zones_of_classes() -> None:
-    """Where rows stay: a number for each class, and that of rows; moments are three."""
+    """By rows: a number for each class, and that of rows; moments are three numbers."""
     schema = Schema.infer(np.zeros((1, 2), np.float32))
 
     def needed(n_classes: int) -> int:
@@ -135,7 +135,7 @@ def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     sums = OutOfBag(1000, plan.n_values, 0)
     sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
     assert sizes.oob_sums == sums.sum.nbytes + sums.count.nbytes
-    assert sizes.oob_sums_in_all(0) == 4 * sizes.oob_sums  # the shard's, and three more where the forest is put together
+    assert sizes.oob_sums_in_all(0) == 4 * sizes.oob_sums  # the shard's, and three more where the forest is collected
     assert sizes.oob_sums_in_all(2) == 9 * sizes.oob_sums
     assert Sizes.of(schema, 1000, weighted=False, partition=0).oob_sums_in_all(2) == 0
 
@@ -204,14 +204,15 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
         (10**9, 1000, [1], True, "one-worker"),
         (10**4, 10, [1, 4, 2], True, "one-worker"),
         (10**6, 1000, [4, 4, 4], False, "sharded"),
-        # Few columns are not worth spreading, however many rows there are: each worker would divide them all. Rows are.
+        # Spreading few columns does not pay, however many rows there are: each worker would divide all rows. Rows are spread instead.
         (10**4, 4, [1, 1], True, "one-worker"),
         (10**8, 4, [1, 1], False, "one-worker"),
         (10**8, 4, [1, 1], True, "rows"),
         (10**8, 100, [1, 1], False, "sharded"),
         (10**8, 30, [4] * 4, True, "rows"),
         (10**6, 5000, [1, 1], True, "sharded"),
-        # What a worker tells each other one takes a few milliseconds: less than what a further worker saves, but of small tables on many.
+        # Messages between each pair of workers take a few milliseconds: less than one more worker saves, except for small tables on many
+        # workers.
         (10**6, 28, [1, 1], True, "sharded"),
         (10**6, 28, [1] * 4, True, "rows"),
         (10**6, 28, [1] * 16, True, "rows"),
@@ -237,8 +238,8 @@ def test_auto_takes_what_is_predicted_to_be_fastest(n_rows: int, n_columns: int,
 def test_rows_are_chosen_only_where_they_fit() -> None:
     sizes = Sizes(10**8, (6 * 10**8,) * 10, 8 * 10**8, 10**8, keyed=True)
     rows = {"a": 5 * 10**7, "b": 5 * 10**7}
-    # Of its own: 60 bytes in cells, 8 for the target, 80 for what grows (or 3 times all targets, of the first); a partition; sums by zones;
-    # and five times what is sent at a time of flagged rows.
+    # Own data: 60 bytes in cells, 8 for the target, 80 for growing trees (or 3 times all targets, for the first); a partition; sums by
+    # zones; and five times the batch of flagged rows.
     needed = 5 * 10**7 * (60 + 8 + 80) + 10**8 + 5_000 * (MAX_ZONES - 1) * 10 + 5 * (5 * 10**7 * 60 // 64)
     assert place(sizes, worker_capacities(needed, needed), rows=rows).needs == {"a": needed, "b": needed}
     assert place(sizes, worker_capacities(needed, needed), "rows", rows=rows).placement.predicted == {}
@@ -256,7 +257,7 @@ def test_rows_are_chosen_only_where_they_fit() -> None:
 def test_cells_are_on_disk_where_memory_holds_them_nowhere() -> None:
     n, k = 10**7, 100
     sizes, rows = Sizes(n, (6 * n,) * k, 8 * n, 10**8, keyed=True), {"a": n // 2, "b": n // 2}
-    # Of its own: a range of rows, the target, 80 bytes for what grows; two partitions; sums by zones; flagged rows.
+    # Own data: a range of rows, the target, 80 bytes for growing trees; two partitions; sums by zones; flagged rows.
     needed = DISK_BYTES + n // 2 * (8 + 80) + 2 * 10**8 + 5_000 * (MAX_ZONES - 1) * k + 5 * (n // 2 * k * 6 // 64)
     small = worker_capacities(needed, needed)
     plan = place(sizes, small, rows=rows, storage="auto")
@@ -274,17 +275,17 @@ def test_cells_are_on_disk_where_memory_holds_them_nowhere() -> None:
     for placement in ("auto", "rows"):
         with pytest.raises(NotEnoughMemory, match="placement 'rows' and cells on disk: worker b would need"):
             place(sizes, worker_capacities(needed, needed - 1), placement, rows=rows, storage="auto")
-    # Without rows that may stay, or with another placement asked for, they are in memory.
+    # In memory if rows may not stay on their workers, or another placement is requested.
     for placement, some in (("auto", None), ("sharded", rows)):
         with pytest.raises(NotEnoughMemory, match="placement 'sharded': worker"):
             place(sizes, small, placement, rows=some, storage="auto")
-    # Columns that have to be sorted are put together in memory, one in each thread.
+    # Columns that have to be sorted are concatenated in memory, one in each thread.
     wide = Sizes(n, (14 * n,) * k, 8 * n, 10**8)
     assert wide.needed_for_rows(n, 4, on_disk=True) - sizes.needed_for_rows(n, 4, on_disk=True) == n * (4 * 32 - 64)
 
 
 def test_a_tree_for_each_thread_takes_room() -> None:
-    """Each thread that grows a tree of a forest has the state of the rows for itself: 6.4 MB here."""
+    """Each thread that grows a tree of a forest has its own state of the rows: 6.4 MB here."""
     assert place(SMALL, worker_capacities(BESIDES + 4e6 + 6.4e6, 1e9, threads=2), "replicated", 10).needs == dict.fromkeys(
         "ab", BESIDES + 10_400_000
     )
@@ -296,7 +297,7 @@ def test_a_tree_for_each_thread_takes_room() -> None:
 def test_columns_go_where_there_is_room() -> None:
     assert place(SMALL, worker_capacities(BESIDES + 1e6, 1e9), "sharded").columns == {"a": [0], "b": [1, 2, 3]}
     assert place(SMALL, worker_capacities(0, 1e9), "sharded").columns == {"b": [0, 1, 2, 3]}
-    assert spread([4, 4, 4], {"a": 1, "b": 1}, {"a": 3, "b": 3}).keys() == {"a", "b"}  # nowhere: refused later on
+    assert spread([4, 4, 4], {"a": 1, "b": 1}, {"a": 3, "b": 3}).keys() == {"a", "b"}  # refused later
 
 
 def test_the_one_worker_has_most_threads_of_those_with_room() -> None:
@@ -309,7 +310,7 @@ def test_a_forest_that_fits_no_worker_goes_by_rows_where_that_is_faster_or_colum
     rows = {"a": n // 2, "b": n // 2}
     many, few = (Sizes(n, (6 * n,) * n_columns, 8 * n, 0, keyed=True) for n_columns in (100, 10))
     by_rows = place(many, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs
-    # What boosting takes, and of a forest 88 bytes a row besides, and some cells of small nodes.
+    # Memory of boosting, and for a forest 88 more bytes a row, and some cells of small nodes.
     boosting = place(many, worker_capacities(1e12, 1e12), "rows", rows=rows).needs
     assert {worker: by_rows[worker] - boosting[worker] for worker in rows} == dict.fromkeys(rows, 88 * n // 2 + 20 * 2**20)
     room = max(by_rows.values())
@@ -352,7 +353,7 @@ def test_the_impossible_is_refused(free: list[float], placement: str, message: s
 
 
 def test_evaluation_sets_are_planned_for() -> None:
-    """Those of boosting over shards go where there is room; those of boosting on one worker, to that one."""
+    """Those of sharded boosting are placed where there is memory; those of boosting on one worker, on that worker."""
     sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, evaluation=(3_000_000, 2_000_000))
     plan = place(sizes, worker_capacities(BESIDES + 2e6, BESIDES + 7e6), "sharded")
     assert plan.needs == {"a": BESIDES + 2_000_000, "b": BESIDES + 7_000_000}
@@ -382,7 +383,7 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
     with pytest.raises(NotEnoughMemory, match=r"and the sums for oob_score=True 1.53 MiB on each worker, several times") as caught:
         place(sizes, worker_capacities(short, short), placement, 10)
     assert said in str(caught.value)
-    # A single tree is one batch, however many there might be.
+    # A single tree is one batch, whatever the number of batches otherwise.
     assert place(sizes, worker_capacities(1e9), "one-worker", 1).needs["a"] == BESIDES + 4_000_000 + 8 * 1_600_000
 
 
@@ -458,7 +459,7 @@ def test_fewer_columns_than_workers(client: Client, name: str, placement: str, c
 
 
 def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """In a fit that this process coordinates itself."""
+    """The fit is coordinated in this process."""
     from dtrees.cluster.data.loading import load
 
     X, y = training_set()
@@ -517,9 +518,9 @@ def test_placements_that_cannot_be(client: Client) -> None:
 
 
 def _limit(free: float | None, dask_scheduler: Any) -> None:
-    """Have the scheduler report so many bytes left for each worker, beyond what it uses now; None ends that.
+    """Make the scheduler report this number of free bytes for each worker, beyond its current memory; None ends that.
 
-    It can always hold the code, of 300 MB.
+    The limit always leaves space for the code, 300 MB.
     """
     true_limits = dask_scheduler.extensions.setdefault("dtrees-true-limits", {})
     for address, worker in dask_scheduler.workers.items():
@@ -529,7 +530,7 @@ def _limit(free: float | None, dask_scheduler: Any) -> None:
 
 @pytest.fixture
 def limited(client: Client) -> Iterator[Any]:
-    """A function to have all workers left with so many bytes, beyond what they use now."""
+    """Return a function that limits the free bytes of all workers, beyond their current memory."""
 
     def limit(free: float) -> None:
         client.run(_give_back)
@@ -542,14 +543,14 @@ def limited(client: Client) -> Iterator[Any]:
 
 
 def _give_back() -> None:
-    """Have a worker return what it does not use to the system, lest it does so when its limit is set already."""
+    """Make a worker return unused memory to the system, so that it does not do so after its limit is set."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _last_reported(dask_scheduler: Any) -> dict[str, float]:
-    """Return when each worker last reported to its scheduler what it uses."""
+    """Return when each worker last reported its memory to the scheduler."""
     return {address: worker.metrics["time"] for address, worker in dask_scheduler.workers.items()}
 
 
@@ -588,7 +589,7 @@ def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: A
     assert fitted.placement_.kind == {"boosting": "rows", "forest": "sharded"}[name]
     assert "(68.66 MiB presorted) fits no single worker" in fitted.placement_.reason
     assert_same_model(fitted, model.fit(*dask.compute(X, y)))
-    limited(-100e6)  # what the first fit still takes may be freed meanwhile
+    limited(-100e6)  # memory of the first fit may be freed meanwhile
     refusal = r"300,000 rows and 24 columns does not fit .* 'sharded': worker tcp://\S+ would need \d+\.\d+ MiB"
     with dask.config.set({"dtrees.storage": "memory"}), pytest.raises(NotEnoughMemory, match=refusal):
         model.fit(X, y)

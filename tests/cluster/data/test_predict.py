@@ -1,4 +1,4 @@
-"""Predictions for Dask collections, and by models that have come from another process."""
+"""Predictions for Dask collections, and by models from another process."""
 
 import pickle
 import sys
@@ -52,7 +52,7 @@ def test_a_frame_gives_a_series_with_its_partitions_and_index(classifier: dtrees
 
 @pytest.mark.parametrize("n_partitions", LENGTHS)
 def test_refitted_leaves(client: Client, classifier: dtrees.RandomForestClassifier, regressor: Any, n_partitions: int) -> None:
-    """Whatever the partitions, and wherever rows are computed, they are the same."""
+    """They are the same for any partitions, wherever rows are computed."""
     lengths = LENGTHS[n_partitions]
     for model, X, y in ((classifier, FRAME, TARGETS["binary"]), (regressor, NUMBERS, TARGETS["regression"])):
         lazy = in_partitions(pd.DataFrame(X), lengths)
@@ -143,7 +143,7 @@ def test_the_model_is_in_the_graph_once(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", ["frame", "array"])
 def test_large_models_are_no_part_of_graphs(client: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Dask does not warn of them, they go with the predictions, and without a client predictions are as lazy as before."""
+    """Dask does not warn about them, they travel with the predictions, and without a client predictions are lazy."""
     model = dtrees.RandomForestRegressor(20, random_state=0).fit(NUMBERS, TARGETS["regression"])
     X = da.from_array(NUMBERS, chunks=(100, 5)) if kind == "array" else in_partitions(pd.DataFrame(NUMBERS), LENGTHS[7])
     limit = 100_000
@@ -230,7 +230,7 @@ def test_explanations_of_an_array(regressor: dtrees.GradientBoostingRegressor) -
     np.testing.assert_array_equal(forest.shap_values(X).compute(), forest.shap_values(NUMBERS))
 
 
-# --- models that have come from another process ---
+# --- models from another process ---
 
 
 def n_compiled() -> int:
@@ -240,18 +240,18 @@ def n_compiled() -> int:
 
 
 def received(thing: Any) -> Any:
-    """Return what arrives: arrays that must not be written to, somewhere in memory."""
+    """Return an object as it arrives: with read-only arrays at arbitrary addresses."""
     header, frames = serialize(thing)
     return deserialize(header, [memoryview(b"." + bytes(frame))[1:] for frame in frames])
 
 
 def tables(X: NDArray[np.float64]) -> tuple[Any, ...]:
-    """Return a table, of whatever numbers of rows and columns sparse blocks have."""
+    """Return a table, and sparse blocks of different numbers of rows and columns."""
     return X, X[:1], csr_array(X), csr_array(X[:1]), csr_array(X[:, :1] * np.ones(2))
 
 
 def received_table(table: Any) -> Any:
-    """Return a table as it arrives, of arrays that are neither aligned nor to be written to."""
+    """Return a table as it arrives, with arrays that are neither aligned nor writeable."""
     if isinstance(table, csr_array):
         parts = [received_table(part) for part in (table.data, table.indices, table.indptr)]
         sparse = csr_array(tuple(parts), shape=table.shape, copy=False)
@@ -267,7 +267,7 @@ def received_table(table: Any) -> Any:
 
 @pytest.mark.parametrize("n_rows", [60, 3000])
 def test_no_kernel_is_compiled_for_where_arrays_lie(n_rows: int) -> None:
-    """Neither for those of trees, small or pickled compactly, nor for those of tables."""
+    """Neither for arrays of trees, small or pickled compactly, nor for those of tables."""
     X = np.random.default_rng(0).random((n_rows, 2))
     model = dtrees.DecisionTreeRegressor().fit(X, X[:, 0])
     expected = [(model.predict(table), model.apply(table)) for table in tables(X)]

@@ -1,4 +1,4 @@
-"""Forests over shards of rows: what is sent, what is left out, who draws what, and trees that grow side by side."""
+"""Forests over shards of rows: what is sent, what is omitted, who draws, and trees that grow side by side."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from tests.engine.problems import Pickling, Problem, assert_same, forest, send_r
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import thorough_for
 
-# --- forests over shards of rows: what is sent, what is left out, who draws what, and what becomes of trees that are there already ---
+# --- forests over shards of rows: what is sent, what is omitted, who draws, and how existing trees are used ---
 
 
 THREE = spread(300, 3, [20, 150])
@@ -37,7 +37,7 @@ THREE = spread(300, 3, [20, 150])
 def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
     criterion: str, targets: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is a column that says much, and few others that do; and no split is missed."""
+    """One column is informative, and few others are; and no split is missed."""
     send_rows(monkeypatch, 20)
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 32 if len(targets) > 1 else 8)
     cells, flag = list[tuple[int, int]](), Searcher.flag
@@ -69,7 +69,7 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
 
 @pytest.mark.parametrize("n_draws", [256, 301])
 def test_trees_that_weigh_the_classes_of_their_own_rows(n_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where the weights of all rows come to a power of two, so that their order matters."""
+    """Also if the weights of all rows sum to a power of two, so that their order matters."""
     send_rows(monkeypatch, 40)
     in_order, sum_in_order = list[str](), whole.sum_in_order
     monkeypatch.setattr(whole, "sum_in_order", lambda *given: in_order.append(given[2]) or sum_in_order(*given))
@@ -85,7 +85,7 @@ def test_trees_that_weigh_the_classes_of_their_own_rows(n_draws: int, monkeypatc
 def test_a_node_of_one_target_is_a_leaf_though_columns_vary(
     n_targets: int, weighted: bool, random_splits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large nodes, all rows of which are 0, on all shards or but for one row of one."""
+    """Large nodes, all rows of which are 0, on all shards, or except for one row of one shard."""
     send_rows(monkeypatch, 5)
     problem = forest("squared_error", *[1] * n_targets, weighted=weighted, random_splits=random_splits).problem(600)
     y = np.where(problem.table[0] > 1.0, problem.table[5].astype(float), 0.0)
@@ -97,7 +97,7 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(
 
 
 class Weighing(LocalRowsExecutor):
-    """Notes how many bytes the payloads of each step have at most."""
+    """Records the largest payloads of each step."""
 
     def hand_over(self, shard: int, step: Step) -> None:
         for payload in step.payloads.values():
@@ -114,14 +114,14 @@ def test_what_is_sent_for_random_thresholds_grows_with_nodes_and_columns_not_wit
         executor.sizes = {}
         problem.grow_on(executor, 1)
         assert {"ends", "sides"} < executor.sizes.keys()
-        assert executor.sizes["sums"] <= 2 * 16  # of all rows together, or how two nodes were divided
+        assert executor.sizes["sums"] <= 2 * 16  # for all rows together, or the division of two nodes
         assert not {"bars", "flags", "picked", "apart"} & executor.sizes.keys()
         assert executor.sizes["ends"] <= 2 * (7 * 17 + 17)
         assert executor.sizes["sides"] <= 2 * 4 * 24
 
 
 class Log:
-    """Keeps trees in memory."""
+    """Stores trees in memory."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -143,7 +143,7 @@ def test_trees_that_a_log_kept_are_not_grown_again() -> None:
 
     assert all_equal(grow(lambda progress: progress.done == 2)[0], one[:2])
     assert len(log.kept) == 2
-    for sent in ({"GrowTrees"}, set()):  # the second time, nothing is asked of shards
+    for sent in ({"GrowTrees"}, set()):  # the second time, no message is sent to shards
         trees, largest = grow()
         assert all_equal(trees, one)
         assert sent <= largest.keys()
@@ -154,7 +154,7 @@ def test_trees_that_a_log_kept_are_not_grown_again() -> None:
 @pytest.mark.parametrize("side_by_side", [1, 2, 6])
 @pytest.mark.parametrize("layout", ["columns", "rows"])
 def test_a_callback_hears_of_trees_in_their_order_and_ends_the_forest(layout: str, side_by_side: int, out_of_bag: bool) -> None:
-    """Nothing of the trees after the last one is in the sums, though they may be grown already."""
+    """Trees after the last one do not change the sums, though they may be grown already."""
     problem, heard, log = forest(n_draws=200, out_of_bag=out_of_bag).problem(200), list[Progress](), Log()
 
     def three(progress: Progress) -> bool:
@@ -179,7 +179,7 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
     cuts = [np.array([[0, 1], [2, 90], [300, 499]]), np.empty((0, 2), np.int64), np.array([[1, 2], [90, 300], [499, 500]])]
     wanted = RowDraws.of_table(plan, y, weight).counts(3)
     assert wanted.sum() > 0
-    if balanced:  # as many rows of each class as the smallest one has
+    if balanced:  # as many rows of each class as in the smallest one
         there = np.ones(n, bool) if weight is None else weight > 0
         assert np.bincount(y, wanted)[[0, 2, 3]].tolist() == [np.bincount(y[there])[[0, 2, 3]].min()] * 3
         assert not wanted[~there].any()
@@ -199,11 +199,11 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
         np.testing.assert_array_equal(draws.counts(3), wanted[own])
 
 
-# --- trees of a forest that grow side by side over shards of rows: the same trees by fewer exchanges, with a bound on what they take ---
+# --- forest trees that grow side by side over shards of rows: the same trees with fewer exchanges, and bounded memory ---
 
 
 class Counting(Pickling):
-    """Counts payloads, and for each step of shard 0 the trees that take part, and those that have sent rows since the step before."""
+    """Counts payloads, and for each step of shard 0 the trees in it, and those that sent rows since the previous step."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -234,7 +234,7 @@ def test_trees_share_exchanges_and_payloads(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_more_rows_are_sent_at_once_than_of_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees whose small nodes, or leaves, would be too many together wait for one another; others go on."""
+    """Trees whose small nodes, or leaves, would together be too many wait for each other; others continue."""
     send_rows(monkeypatch, 40)
     monkeypatch.setattr("dtrees.engine.rows.row_shard.SHARED_CELLS", 0)
     problem = forest(n_draws=400).problem(400)
@@ -271,7 +271,7 @@ def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_classes: int) ->
 
 
 def _arrays(thing: Any, depth: int) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays that an object has, and what it is made of."""
+    """Return the arrays in an object and its parts."""
     if isinstance(thing, np.ndarray):
         return [thing]
     if not depth:
@@ -281,7 +281,7 @@ def _arrays(thing: Any, depth: int) -> list[np.ndarray[Any, Any]]:
 
 
 def test_programs_that_send_much_wait_for_one_another() -> None:
-    """But those that send little go on, and the first never waits."""
+    """Those that send little continue, and the first never waits."""
 
     def program(n_cells: int) -> Any:
         for _ in range(2):

@@ -25,7 +25,7 @@ CASES: dict[str, Case] = {
     "targets, balanced": forest("gini", 2, 3, weighted=True, max_features=3, **BALANCED),
 }
 
-#: What comes less than five times.
+#: Messages and steps that occur less than five times.
 ONCE_IN_BOOSTING = ["Introduce", "Open", "Replay", "GrowTree", "targets", "before targets", "held out"]
 IN_BOOSTING = [
     "derived", "level", "subtrees", "before derived", "before level", "before subtrees", "sums",
@@ -44,7 +44,7 @@ OF_TARGETS = ["Open", "drawn", "level", "means", "held out", "bars", "picked", "
 
 
 def lost(case: str, places: list[str], *nth: int | tuple[int, int]) -> list[Any]:
-    """Rows of the table: the case, the place, the how-manieth time there, and how many trees grow side by side."""
+    """Return parameters of the test: the case, the place, its n-th occurrence, and the number of trees side by side."""
     times = [one if isinstance(one, tuple) else (one, 1) for one in nth]
     found = one_of_each([(case, place) for place in places], times, others=pytest.mark.thorough)
     return [pytest.param(*one.values, marks=one.marks or pytest.mark.slow) for one in found]
@@ -72,15 +72,15 @@ def lost(case: str, places: list[str], *nth: int | tuple[int, int]) -> list[Any]
     ],
 )
 def test_a_shard_lost_anywhere(case: str, place: str, nth: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Boosting goes on from a round that is replayed; the callback of a forest hears of each tree once."""
+    """Boosting continues from a round that is replayed; the callback of a forest is called once for each tree."""
     send_rows(monkeypatch, 40)
     monkeypatch.setattr(quantiles, "SENT_VALUES", 20)
-    if place.endswith("subtrees"):  # each small node has too many rows for one exchange with others
+    if place.endswith("subtrees"):  # each small node has too many rows to be sent together with others
         monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
     if case == "boosting" or "batch" in place:
         cut_finely(monkeypatch)
     problem = CASES[case].problem(400)
-    if place == "further columns":  # there are nodes in which the column drawn is constant
+    if place == "further columns":  # there are nodes in which the drawn column is constant
         problem = CASES[case].on([*problem.table, *[np.ones(400)] * 10], problem.table, None)
     executor = problem.losing(spread(400, 3, [10, 200]), place, nth)
     heard: list[int] = []

@@ -1,4 +1,4 @@
-"""Boosting over shards of rows: sums and losses in their order, objectives of all rows, rows sent in batches, hard tables."""
+"""Boosting over shards of rows: ordered sums and losses, objectives of all rows, rows sent in batches, hard tables."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from tests.engine.problems import (
 )
 from tests.engine.shards import rules, wild_table
 
-# --- boosting over shards of rows: sums and losses in their order, objectives and scorers of all rows, what is refused ---
+# --- boosting over shards of rows: ordered sums and losses, objectives and scorers of all rows, refusals ---
 
 
 def assert_same_over_rows(problem: Problem, cuts: Any, **more: Any) -> None:
@@ -47,7 +47,7 @@ def assert_same_over_rows(problem: Problem, cuts: Any, **more: Any) -> None:
 
 
 def test_more_shards_than_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard that searches no column waits while others have parts cut finer."""
+    """A shard that searches no column waits while others divide parts."""
     send_rows(monkeypatch, 1)
     cut_finely(monkeypatch)
     problem = boosting(max_features=2, columns_per_tree=2).problem(400)
@@ -84,7 +84,7 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int, weighted: bool) -
 
 
 def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
-    """Chunks of a block on its own shard, on others, on several in turns; and what goes by the coordinator is a few sums."""
+    """Chunks of a block are on its own shard, on others, or on several in turns; only a few sums pass through the coordinator."""
     n = 40_000
     problem = boosting(weighted=True, n_rounds=2, n_iter_no_change=50, max_depth=2, max_features=1, columns_per_tree=1).problem(n)
     problem = replace(problem, table=[np.arange(n) % 97 * 1.0], target=np.sin(np.arange(n) * 0.1))
@@ -119,7 +119,7 @@ def test_payloads_that_nobody_sends_are_named() -> None:
 
 
 class InOrder:
-    """Scores by the order of rows, too."""
+    """A scorer that also depends on the order of rows."""
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         place = np.arange(target.shape[0])
@@ -174,24 +174,24 @@ def test_refusals_name_the_parameter() -> None:
         assert "criterion='absolute_error'" in str(rows_placement_refusal(plan))
 
 
-# --- rows in flagged parts sent in batches: which parts are of each, that splits are the same, and what memory is held at a time ---
+# --- rows in flagged parts sent in batches: parts of each batch, the same splits, and bounded memory ---
 
 
 class Weighing(LocalRowsExecutor):
-    """Notes the bytes of the payloads of rows that a shard is sent at a time, and how many batches there are of a level."""
+    """Records the bytes of rows that a shard receives at a time, and the number of batches of a level."""
 
     most = n_batches = 0
 
     def hand_over(self, shard: int, step: Step) -> None:
         super().hand_over(shard, step)
         if step.name.startswith("picked"):
-            # Arrays of views of many rows hold these all.
+            # Views keep the arrays of many rows alive.
             held = sum(array.nbytes for payload in step.payloads.values() for array in payload.arrays)
             self.most, self.n_batches = max(self.most, held), self.n_batches + 1
 
 
 def noise(case: Case, n: int, n_columns: int) -> Problem:
-    """Columns and targets that have nothing to say of one another."""
+    """Columns and targets that are independent of each other."""
     rng = np.random.default_rng(0)
     table = [np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n)).astype(np.float32) for _ in range(n_columns)]
     return case.on(table, [rng.normal(size=n) for _ in range(7)], None)
@@ -223,7 +223,7 @@ def test_a_small_table_takes_one_batch() -> None:
 
 @pytest.mark.parametrize("case", [boosting(max_depth=3), forest(max_depth=3, n_draws=9000)])
 def test_rows_that_are_looked_up_in_lists(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their places are noted anew once they have moved, or those of another tree were noted in between."""
+    """Their places are updated after they have moved, or after those of another tree were stored."""
     monkeypatch.setattr(flagged_rows, "CODES_FOR_LISTS", 0)
     monkeypatch.setattr(flagged_rows, "LARGE_NODE_SHARE", 2**20)
     noted, looked_up = [], []
@@ -247,7 +247,7 @@ def test_rows_that_are_looked_up_in_lists(case: Case, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "targets"])
 def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All cells are flagged where no bar is known."""
+    """All cells are flagged if no bar is known."""
     find_bars = Searcher.find_bars
     monkeypatch.setattr(Searcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
     n, n_columns, n_bytes = 60_000, 8, 2**18
@@ -255,7 +255,7 @@ def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.
     problem, cuts = noise(case, n, n_columns), spread(n, 2, [n // 2])
     one = problem.grow(1)
     few_bytes(monkeypatch, n_bytes)
-    # The first time compiles: it would take many times as long where each chunk of memory is noted.
+    # The first fit compiles, which would take many times as long while memory is traced.
     assert_same(one, problem.grow_on(problem.rows(cuts, kind=LocalRowsExecutor), 1, 1))
     executor = problem.rows(cuts, kind=Weighing)
     tracemalloc.start()
@@ -267,15 +267,15 @@ def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.
     row_bytes = 8 * (4 if kind == "classes" else 6)
     assert executor.n_batches * n_bytes > 0.9 * row_bytes * n * n_columns  # those that are not missing
     assert executor.most < 2 * n_bytes + row_bytes * n / 100
-    # What trees keep, and batches as they are picked, sent and merged; all cells at once would take 50 and 65 MB.
+    # Memory of trees, and of batches as they are picked, sent and merged; all cells at once would take 50 and 65 MB.
     assert peak < {"classes": 150, "targets": 280}[kind] * n + 7 * n_bytes
 
 
-# --- tables that are hard on zones, and on who has which rows: the model is that of one process all the same ---
+# --- tables that are hard for zones, and for the distribution of rows: the model equals that of one process ---
 
 
 N = 900
-#: Three shards, of a third of the rows each.
+#: Three shards with a third of the rows each.
 THIRDS = [[(0, 300)], [(300, 600)], [(600, N)]]
 
 
@@ -298,7 +298,7 @@ def problem_of(case: Case, table: list[NDArray[Any]], y: NDArray[Any], weight: A
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("max_features", "case"), [(19, boosting()), (19, forest(random_splits=True)), (1, forest(random_splits=True))])
 def test_all_of_them_together(case: Case, max_features: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one of infinite values, which are the largest numbers in tables that estimators hand on."""
+    """Also one with infinite values, which are the largest numbers in tables from estimators."""
     send_rows(monkeypatch, 50 if case.is_boosting else 10)
     table = table_of(list(COLUMNS), dtype)
     y, weight = target_of(table), np.random.default_rng(2).integers(0, 3, N).astype(float)

@@ -1,4 +1,4 @@
-"""Shards whose cells are on disk: they are read in order."""
+"""Shards whose cells are on disk: they are read in sequence."""
 
 import itertools
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.engine.problems import read_little_at_a_time
 
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is forgotten, in turn."""
+    """The arrays that are forgotten, in order."""
     seen: list[Any] = []
     monkeypatch.setattr(passes, "forget", lambda *arrays: seen.extend(arrays))
     return seen

@@ -1,4 +1,4 @@
-"""What shards of rows find together: sums, packed as they send them, and quantiles."""
+"""Results that shards of rows compute together: sums, packed for sending, and quantiles."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ from dtrees.engine.threads import Threads
 from dtrees.ensemble.objective.kernels import residual_quantile
 from dtrees.split.zones.sums import Sums
 
-# --- sums that shards send one another, packed: what comes of them is what they were ---
+# --- packed sums of shards are unpacked unchanged ---
 
 
 def numbers_of(sums: Sums, slot: int, columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -40,7 +40,7 @@ def some_sums(n_nodes: int, width: int, rng: np.random.Generator) -> Sums:
 @pytest.mark.parametrize("width", [2, 3, 4])
 def test_sums_of_nodes(n_shards: int, width: int, n_threads: int) -> None:
     rng = np.random.default_rng(n_shards)
-    columns = [np.arange(shard, 5, n_shards) for shard in range(n_shards)]  # of seven shards, two have none
+    columns = [np.arange(shard, 5, n_shards) for shard in range(n_shards)]  # two of seven shards have none
     with Threads(n_threads) as threads:
         of_shards = [SumsToSend(shard, threads) for shard in range(n_shards)]
         for n_nodes in (1, 8, 2):
@@ -70,11 +70,11 @@ def test_sums_of_other_nodes_are_refused() -> None:
         add_up([packed])
 
 
-# --- quantiles of values that are spread over shards: bit for bit those of one process ---
+# --- quantiles of values spread over shards equal those of one process bit for bit ---
 
 
 def find(chunks: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
-    """Have shards find quantiles, step by step."""
+    """Compute quantiles on shards, step by step."""
     n_shards, n = len(chunks), sum(chunk.values.shape[0] for chunk in chunks)
     threads, no_plan = Threads(1), cast(BoostingPlan, None)
     shards = [Shards(no_plan, "fit", 0, shard, n_shards, n, 1) for shard in range(n_shards)]

@@ -25,7 +25,7 @@ COLUMNS: dict[str, NDArray[Any]] = {
     "missing": np.full(N, np.nan),
     "one value": np.ones(N),
     "sorted": np.sort(RNG.normal(size=N)),
-    # Keyed columns, where the others, but for those of few integers, are sorted.
+    # Keyed columns; the others, except those of few integers, are sorted.
     "float32": RNG.normal(size=N).astype(np.float32),
     "float32, missing": np.where(RNG.random(N) < 0.3, np.nan, RNG.normal(size=N)).astype(np.float32),
     "float32, heavy lowest": np.where(RNG.random(N) < 0.6, 0.0, RNG.random(N)).astype(np.float32),
@@ -54,7 +54,7 @@ def test_sketches_of_float32_take_half_and_say_the_same(name: str) -> None:
     present = COLUMNS[name][~np.isnan(COLUMNS[name])]
     assert np.isin(wide.values, present).all()
     assert abs(int(wide.weights.sum()) - present.shape[0]) <= 0.05 * N
-    # Sketches of shards whose values float32 holds, and of others, go together.
+    # Sketches of shards whose values fit float32 can be merged with others.
     for one, other in zip(merge_sketches([sketch, wide]), merge_sketches([wide, wide]), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -100,7 +100,7 @@ def test_rows_at_ends_are_listed(name: str, most: int, monkeypatch: pytest.Monke
     low, high, n_low, n_high = zone_map.ends[0].tolist()
     assert zone_map.listed[0, 0, :n_low].tolist() == np.flatnonzero(part < low).tolist()
     assert zone_map.listed[0, 1, :n_high].tolist() == np.flatnonzero((part >= high) & (part < n_parts)).tolist()
-    # As many parts as there is room for, none of them at both ends.
+    # As many parts as fit, but not those at both ends.
     assert low == n_parts or (part <= low).sum() > most
     assert high == low or ((part >= high - 1) & (part < n_parts)).sum() > most
 

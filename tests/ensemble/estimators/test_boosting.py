@@ -1,4 +1,4 @@
-"""Boosting: what a model is, when it ends, the least gain of splits, losses of the rows that rounds do not draw."""
+"""Boosting: models, ends of fits, the least gain of splits, losses of rows that rounds do not draw."""
 
 import re
 import warnings
@@ -172,7 +172,7 @@ Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostin
 
 
 def kept(tree, least):
-    """What of a tree remains if splits of less gain are not made: columns and thresholds, -2 for leaves, in preorder."""
+    """Return what remains of a tree without splits of less gain: columns and thresholds, -2 for leaves, in preorder."""
 
     def walk(node):
         if tree.feature[node] < 0 or tree.gain[node] < least:
@@ -187,7 +187,7 @@ def kept(tree, least):
 @pytest.mark.parametrize(("kind", "y"), [(Regressor, SIGNAL), (Classifier, LABELS)], ids=["values", "classes"])
 @pytest.mark.filterwarnings("ignore:no tree found a split")
 def test_splits_of_less_gain_are_not_made(kind, y, least):
-    """Which split of a node is best does not depend on the least gain: the tree is the top of the one without."""
+    """The best split of a node does not depend on the least gain: the tree is the top of the tree without a least gain."""
     free = make(kind, n_estimators=1, max_features=None).fit(X, y, WEIGHT)
     bound = make(kind, n_estimators=1, max_features=None, min_split_gain=least).fit(X, y, WEIGHT)
     for tree, whole in zip(trees(bound), trees(free), strict=True):
@@ -233,7 +233,7 @@ def test_values_are_moved_towards_zero(kind, y):
 
 
 def drawn(model, eligible, n_outputs):
-    """The rows that each round draws."""
+    """Return the rows that each round draws."""
     for round_ in range(model.n_estimators_):
         chosen = np.empty(N, np.bool_)
         n_wanted = max(1, int(model.subsample * eligible.sum()))

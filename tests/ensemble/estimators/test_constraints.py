@@ -1,4 +1,4 @@
-"""``monotonic_cst`` and ``interaction_cst`` of all estimators: predictions in order, scikit-learn's trees, errors, saved models."""
+"""``monotonic_cst`` and ``interaction_cst`` of all estimators: ordered predictions, scikit-learn's trees, errors, saved models."""
 
 import math
 
@@ -20,18 +20,18 @@ from tests.slow import slow_for, thorough_for
 
 BINARY = np.array(["no", "yes"])
 SINGLE = KINDS[:4]
-#: Under constraints, all criteria but boosting's have kernels of their own, for slow tests.
+#: With constraints, all criteria except boosting's have kernels of their own, for slow tests.
 QUICK = BOOSTING
 some_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
 
 
 def quick_target(kind):
-    """Of two classes for trees, whose kernels are those of numbers; more have others, for slow tests."""
+    """Two classes for trees, which have the kernels of numbers; more classes have others, for slow tests."""
     return LABELS == "low" if is_classifier(kind) and kind not in BOOSTING else target(kind)
 
 
 def data(seed, n=400, n_columns=4, missing=0.0, digits=1):
-    """A table with ties, and a target that goes up and down with every column."""
+    """A table with ties, and a target that increases and decreases with every column."""
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(n, n_columns)).round(digits)
     y = np.sin(3 * table[:, 0]) + table[:, 0] - table[:, 1] + np.cos(4 * table[:, 1]) + rng.normal(size=n) / 2
@@ -40,14 +40,14 @@ def data(seed, n=400, n_columns=4, missing=0.0, digits=1):
 
 
 def raw(model, table):
-    """What constraints are about."""
+    """Return the predictions that constraints apply to."""
     if not is_classifier(type(model)):
         return model.predict(table)
     return model.decision_function(table) if hasattr(model, "decision_function") else model.predict_proba(table)[:, 1]
 
 
 def lowest_steps(model, column, n_columns, seed, missing):
-    """The least rise of predictions along a column, on a dense grid, whatever the other values are; and the largest."""
+    """Return the least step of predictions along a column, on a dense grid, for any values of the others; and the largest."""
     rng = np.random.default_rng(seed)
     grid = np.sort(np.concatenate([np.linspace(-4, 4, 161), rng.normal(size=40)]))
     others = rng.normal(size=(8, n_columns))
@@ -60,7 +60,7 @@ def lowest_steps(model, column, n_columns, seed, missing):
 
 @st.composite
 def tables(draw):
-    """A table with ties, missing values, a column that is constant and one that nearly is, its target, and weights, 0 among them."""
+    """A table with ties, missing values, a constant column and a nearly constant one, its target, and weights, including 0."""
     n, seed = draw(st.sampled_from([200, 700])), draw(st.integers(0, 2**32 - 1))
     table, y = data(seed, n, 6, draw(st.sampled_from([0.0, 0.1])), draw(st.sampled_from([0, 1, 8])))
     table[:, 4], table[:, 5] = 3.0, table[:, 5] > 2.0
@@ -120,7 +120,7 @@ def test_zones_are_as_good_as_full_scans(name, drawn, signs, given_options, pena
 
 
 def settings(seed, quick):
-    """An estimator with constraints, one of many; few kernels of them if it is to be quick."""
+    """An estimator with constraints; if ``quick``, one with few kernels."""
     rng = np.random.default_rng(seed)
     kind = QUICK[seed % len(QUICK)] if quick else KINDS[seed % 10]
     n_columns = int(rng.integers(2, 6))
@@ -161,7 +161,7 @@ def test_predictions_are_in_order(first):
 
 
 def test_without_constraints_predictions_are_not_in_order():
-    """The test before would find it."""
+    """The previous test would detect it."""
     table, y = data(0)
     for kind in (dtrees.DecisionTreeRegressor, dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor):
         assert lowest_steps(make(kind, max_features=None).fit(table, y), 0, 4, 0, 0.0)[0] < 0.0
@@ -172,7 +172,7 @@ def test_without_constraints_predictions_are_not_in_order():
 @pytest.mark.parametrize("parameters", [{"max_depth": 4, "min_samples_leaf": 10}, {"min_samples_leaf": 20}], ids=str)
 @pytest.mark.parametrize("kind", [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier], ids=lambda kind: kind.__name__)
 def test_scikit_learns_trees(kind, parameters, missing):
-    """Node for node, where no two splits are as good."""
+    """Node by node, if no two splits tie."""
     table, y = data(3, missing=missing, digits=9)
     y = (y > 0).astype(int) if is_classifier(kind) else y
     given = {"monotonic_cst": [1, 0, -1, 1], "random_state": 0, **parameters}
@@ -331,7 +331,7 @@ def test_plans_without_constraints_are_saved_as_ever(tmp_path):
     ),
 )
 def test_columns_in_order_beside_columns_of_categories(kind):
-    """On a dense grid, whatever the categories are, known, missing or new; and the sets tell something."""
+    """On a dense grid, for any categories, known, missing or new; and the sets are informative."""
     table, y = data(5, 600)
     rng = np.random.default_rng(5)
     level = rng.integers(0, 30, (600, 2)).astype(np.float64)

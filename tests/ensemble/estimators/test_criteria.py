@@ -11,7 +11,7 @@ import dtrees
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 from tests.slow import thorough_for
 
-# --- trees and forests by quantile: what leaves hold and splits gain, by NumPy's quantiles; ``alpha``, files, text ---
+# --- trees and forests by quantile: leaf values and gains compared with NumPy's quantiles; ``alpha``, files, text ---
 
 
 KINDS = [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
@@ -21,7 +21,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name
 
 
 def quantile(y, weight, alpha):
-    """NumPy's weighted quantile, halfway to the next target where it is met just."""
+    """NumPy's weighted quantile, the midpoint to the next target if it is exact."""
     one = np.quantile(y, alpha, weights=weight, method="inverted_cdf")
     order = np.argsort(y)
     upto = np.cumsum(weight[order])
@@ -30,7 +30,7 @@ def quantile(y, weight, alpha):
 
 
 def pinball(y, weight, alpha):
-    """The weighted sum of pinball losses about the quantile; 0 of no rows."""
+    """The weighted sum of pinball losses about the quantile; 0 without rows."""
     return mean_pinball_loss(y, np.full(len(y), quantile(y, weight, alpha)), alpha=alpha, sample_weight=weight) * weight.sum()
 
 
@@ -50,7 +50,7 @@ def test_leaves_hold_quantiles(alpha):
 @of_their_own
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 0.25, 0.01])
 def test_no_cut_gains_more(alpha):
-    """Every threshold of every column, missing values on either side, by NumPy's quantiles."""
+    """Every threshold of every column, with missing values on either side, compared by NumPy's quantiles."""
     rated = WEIGHT > 0
     table, y, weight = X[rated][:90], SIGNAL[rated][:90], WEIGHT[rated][:90]
     tree = dtrees.DecisionTreeRegressor(criterion="quantile", alpha=alpha, max_depth=1).fit(table, y, weight)
@@ -131,7 +131,7 @@ def test_a_file_says_which_quantile():
         type(model)._from_state(metadata, arrays)
 
 
-# --- trees and forests by Poisson deviance, and Friedman's name for squared error, as scikit-learn has them ---
+# --- trees and forests by Poisson deviance, and Friedman's name for squared error, compared with scikit-learn's ---
 
 
 RATES = np.exp(SIGNAL / 4)
@@ -140,7 +140,7 @@ COUNTS = np.random.default_rng(8).poisson(RATES).astype(float)
 
 @pytest.mark.slow  # compiles kernels of its own
 def test_trees_are_scikit_learns():
-    """As good, that is: where splits tie, scikit-learn takes either."""
+    """They are equally good: if splits tie, scikit-learn may take either."""
     rated, whole = WEIGHT > 0, np.nan_to_num(X)
     for settings in ({"max_depth": 4}, {"min_samples_leaf": 10}, {"max_leaf_nodes": 9}, {"min_impurity_decrease": 0.02}):
         tree = dtrees.DecisionTreeRegressor(criterion="poisson", random_state=0, **settings).fit(whole, COUNTS, WEIGHT)

@@ -18,7 +18,7 @@ HALF = np.arange(len(X)) % 2 == 0
 @pytest.mark.parametrize("normalization", ["tree", "forest"])
 @pytest.mark.parametrize(("drop_rate", "skip_drop"), [(0.4, 0.0), (0.8, 0.5), (1.0, 0.0)])
 def test_by_the_book(drop_rate, skip_drop, normalization):
-    """Predictions, losses and scores of evaluation sets are those of the oracle, after every round."""
+    """Predictions, losses and scores of evaluation sets equal the oracle's after every round."""
     rate, limits = 0.3, {"max_depth": 3, "min_samples_leaf": 3, "max_features": None}
     own, others = X[HALF], X[~HALF]
     model = make(
@@ -96,7 +96,7 @@ def test_bytes_of_rows():
 
 @pytest.mark.parametrize("normalization", ["tree", "forest"])
 def test_as_xgboost(normalization):
-    """Where all rounds are dropped each time, nothing is drawn, and both grow the same trees; XGBoost's numbers are of float32."""
+    """If all rounds are dropped each time, nothing is drawn, and both grow the same trees; XGBoost computes in float32."""
     xgboost = pytest.importorskip("xgboost")
     single = FILLED.astype(np.float32)
     theirs = xgboost.XGBRegressor(

@@ -11,7 +11,7 @@ from tests.ensemble.samples import BOOSTING, KINDS, LABELS, SIGNAL, N, X, is_cla
 from tests.slow import slow_for, thorough_for
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
-#: A frame with missing values and categories, and categories that only rows to be explained have.
+#: A frame with missing values and categories, some of which occur only in rows to be explained.
 FRAME = pd.DataFrame(X[:, :4], columns=list("abcd"))
 FRAME["job"] = pd.Categorical(np.random.default_rng(1).choice(["smith", "baker", "miller", "cook"], N))
 ROWS = FRAME.head(3).copy()
@@ -19,7 +19,7 @@ ROWS["job"] = ["cook", "potter", None]
 
 
 def explained(model, rows):
-    """What is explained: predictions, probabilities or raw scores."""
+    """The explained output: predictions, probabilities or raw scores."""
     if not is_classifier(type(model)):
         return model.predict(rows)
     found = model.decision_function(rows) if type(model) in BOOSTING else model.predict_proba(rows)
@@ -27,13 +27,13 @@ def explained(model, rows):
 
 
 def fitted(kind, several):
-    """A model, of several targets if so wanted."""
+    """A model, for several targets if requested."""
     y = target(kind)
     return make(kind, max_depth=4).fit(FRAME, np.column_stack([y, y[::-1]]) if several else y)
 
 
 def naive(model, rows, background=None):
-    """Games of the rows of a matrix, by the trees themselves, per output, from the expected value on."""
+    """Games of the rows of a matrix, from the trees themselves, for each output, including the expected value."""
     matrix = model._schema.matrix(rows)
     seen = None if background is None else model._schema.matrix(background)
     found = []
@@ -44,7 +44,7 @@ def naive(model, rows, background=None):
     return found
 
 
-#: Random thresholds beside sets of categories have kernels of their own, for slow tests, those of classes for thorough ones.
+#: Random thresholds with sets of categories have kernels of their own, for slow tests, those of classes for thorough ones.
 EXTRA = [kind for kind in KINDS if "Extra" in kind.__name__]
 most_kinds = pytest.mark.parametrize(
     ("kind", "several"),

@@ -41,7 +41,7 @@ def test_trees_by_the_book(kind, y, loss, weight):
         for leaf in np.unique(at[w > 0]):
             here = at == leaf
             step = -(w * g)[here].sum() / (w * h)[here].sum()
-            if loss == "poisson":  # no step leads past the smallest loss
+            if loss == "poisson":  # no step leads beyond the smallest loss
                 step = np.log1p(max(step, 0.0)) + min(step, 0.0)
             elif loss == "gamma":
                 step = max(step, 0.0) - np.log1p(-min(step, 0.0))
@@ -77,13 +77,13 @@ def continuous(n_classes):
     ("loss", "n_classes"), [("log_loss", 2), ("exponential", 2), ("log_loss", 3)], ids=["two classes", "exponential", "three classes"]
 )
 def test_trees_are_scikit_learns(loss, n_classes):
-    """The same splits and leaves; with continuous columns and leaves of some rows hardly two splits tie."""
+    """The same splits and leaves; with continuous columns and leaves of several rows splits hardly ever tie."""
     X, y = continuous(n_classes)
     settings = {"loss": loss, "n_estimators": 6, "max_depth": 3, "learning_rate": 0.3, "min_samples_leaf": 10}
-    # Splits that tie, as some do in the first round, it chooses by chance.
+    # If splits tie, as some do in the first round, it chooses by chance.
     theirs = sklearn.ensemble.GradientBoostingClassifier(**settings, random_state=1).fit(X, y)
     ours = Classifier(**{**AS_SKLEARN, **settings}).fit(X, y)
-    factor = 2 if loss == "log_loss" and n_classes == 2 else 1  # theirs is the deviance then
+    factor = 2 if loss == "log_loss" and n_classes == 2 else 1  # its loss is the deviance then
     assert_allclose(factor * ours.train_score_, theirs.train_score_, rtol=1e-6)
     assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
     for mine, other in zip(ours.estimators_.ravel(), theirs.estimators_.ravel(), strict=True):
@@ -124,7 +124,7 @@ def test_penalties_apply_to_the_steps():
 
 
 def test_weights_of_leaves():
-    """Where each row has a hessian of 1, a leaf's share is that of the weight, as scikit-learn's is."""
+    """If each row has a hessian of 1, a leaf's share is that of the weight, as scikit-learn's is."""
     X, y = continuous(2)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
     for kind, criterion in ((Regressor, "newton"), (Classifier, "squared_error")):

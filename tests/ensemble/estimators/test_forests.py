@@ -31,7 +31,7 @@ from tests.slow import thorough_for
 
 
 def test_balanced_counts_rows_in_trees_and_weights_in_forests():
-    """As in scikit-learn 1.9, whose trees and forests differ in this."""
+    """As in scikit-learn 1.9, whose trees and forests differ here."""
     weight = np.where(LABELS == "low", 5.0, 1.0)
     rows = {label: N / (3 * np.sum(label == LABELS)) for label in set(LABELS)}
     sums = {label: weight.sum() / (3 * weight[label == LABELS].sum()) for label in set(LABELS)}
@@ -45,7 +45,7 @@ def test_balanced_subsample():
     model = make(dtrees.RandomForestClassifier, class_weight="balanced_subsample").fit(X, LABELS)
     for tree in trees(model):
         assert_allclose(tree.value[0], 1 / 3)
-    model = make(dtrees.ExtraTreesClassifier, class_weight="balanced_subsample").fit(X, LABELS)  # no bootstrap: as balanced
+    model = make(dtrees.ExtraTreesClassifier, class_weight="balanced_subsample").fit(X, LABELS)  # without bootstrap equal to balanced
     assert_same_trees(model, make(dtrees.ExtraTreesClassifier, class_weight="balanced").fit(X, LABELS))
 
 
@@ -117,7 +117,7 @@ def test_warm_start_adds_what_one_fit_would_have_grown(kind):
     assert_same_trees(model.set_params(n_estimators=5, warm_start=False).fit(X, y), make(kind, n_estimators=5, **parameters).fit(X, y))
 
 
-# Random thresholds beside sets of categories have kernels of their own.
+# Random thresholds with sets of categories have kernels of their own.
 @pytest.mark.parametrize("kind", thorough_for(FORESTS[2:], FORESTS + BOOSTING), ids=lambda kind: kind.__name__)
 def test_warm_start_with_other_data(kind):
     frame = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "a", "b")})
@@ -179,7 +179,7 @@ def test_rows_that_are_never_out_of_bag_are_warned_of():
     assert (model.oob_prediction_ == 0).sum() > N / 2
 
 
-# --- the rows that trees of forests are grown on: which they are, balanced draws of classes, importances on the others ---
+# --- the training rows of trees in forests: which they are, balanced draws of classes, importances on the others ---
 
 
 RARE = np.where(np.arange(N) % 15 == 0, "rare", np.where(SIGNAL > 0, "high", "low"))
@@ -189,7 +189,7 @@ RARE = np.where(np.arange(N) % 15 == 0, "rare", np.where(SIGNAL > 0, "high", "lo
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["no weights", "weights"])
 @pytest.mark.parametrize("parameters", [{"bootstrap": True}, {"bootstrap": True, "max_samples": 40}, {"bootstrap": False}], ids=str)
 def test_trees_are_grown_on_their_samples(kind, parameters, weight):
-    """A tree of one level says what its rows are: counts, weights and values of its root."""
+    """The root of a tree of one level shows its rows: counts, weights and values."""
     model = make(kind, max_depth=1, **parameters).fit(X, target(kind), weight)
     assert len(model.estimators_samples_) == len(model) == 8
     for tree, rows in zip(trees(model), model.estimators_samples_, strict=True):
@@ -237,7 +237,7 @@ def test_samples_that_are_not_known(tmp_path):
 @every_ensemble
 def test_an_ensemble_is_a_sequence_of_its_members(kind):
     model = make(kind)
-    assert model  # also where there are no trees to count
+    assert model  # also if there are no trees to count
     model.fit(X, target(kind))
     assert len(model) == 8
     for number, member in enumerate(model):
@@ -251,7 +251,7 @@ def test_an_ensemble_is_a_sequence_of_its_members(kind):
 @pytest.mark.parametrize("kind", [dtrees.RandomForestClassifier, dtrees.ExtraTreesClassifier], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["no weights", "weights"])
 def test_balanced_draws(kind, weight):
-    """As many rows of each class as the smallest has; within a class by weight, and rows without any are as good as absent."""
+    """As many rows of each class as the smallest has; within a class by weight, and rows of weight 0 have no effect."""
     model = make(kind, n_estimators=200, bootstrap="balanced", max_depth=1, oob_score=True).fit(X, RARE, weight)
     there = np.ones(N, bool) if weight is None else weight > 0
     smallest = min(np.sum(RARE[there] == label) for label in model.classes_)
@@ -286,7 +286,7 @@ def test_what_makes_no_sense_with_balanced_draws():
 
 @every_forest
 def test_importances_on_rows_out_of_bag(kind):
-    """Beside a slow twin, and a column of noise does not matter."""
+    """Compared with a slow implementation; and a column of noise has no importance."""
     rng = np.random.default_rng(3)
     columns = np.column_stack([SIGNAL + rng.normal(size=N), rng.normal(size=N)])
     y = target(kind)

@@ -57,7 +57,7 @@ def test_methods_of_a_tree_are_scikit_learns(kind):
     assert_array_equal(one.decision_path(filled).toarray(), other.decision_path(filled).toarray())
     for normalize in (True, False):
         assert_allclose(one.compute_feature_importances(normalize), other.compute_feature_importances(normalize), atol=1e-12)
-    if kind.endswith("Regressor"):  # scikit-learn's takes one value a node for granted
+    if kind.endswith("Regressor"):  # scikit-learn's assumes one value for each node
         points, columns = np.ascontiguousarray(filled[:20, [3, 0]]), np.array([3, 0], np.intp)
         sums = np.full(20, 7.0), np.full(20, 7.0)
         for tree, total in zip((one, other), sums, strict=True):
@@ -115,10 +115,10 @@ def test_partial_dependence_by_recursion_is_scikit_learns(kind):
     found, wanted = (partial_dependence(model, filled, [0, 1], grid_resolution=6, method="recursion").average for model in (ours, theirs))
     assert found.shape == wanted.shape
     assert_array_equal(found, partial_dependence(ours, filled, [0, 1], grid_resolution=6).average)
-    if kind != "GradientBoostingClassifier":  # whose hessians weigh rows, and whose leaves are other steps
+    if kind != "GradientBoostingClassifier":  # its hessians weigh rows, and its leaves are other steps
         start = ours.init_.predict(filled)[0] if "Boosting" in kind else 0.0  # scikit-learn leaves it out
         assert_allclose(found, wanted + start, atol=1e-12)
-    # In all columns, a mean over the others is none at all.
+    # With all columns, there are no others to average over.
     everything = ours._compute_partial_dependence_recursion(filled, np.arange(5))
     raw = ours.decision_function(filled).T if kind.endswith("Classifier") else ours.predict(filled)
     assert_allclose(np.squeeze(everything), raw, atol=1e-12)
@@ -140,7 +140,7 @@ def test_partial_dependence_of_categories(kind):
         {"n_estimators": 60} if kind == "GradientBoostingRegressor" else {"n_estimators": 2, "bootstrap": False} if "Forest" in kind else {}
     )
     model = getattr(dtrees, kind)(**some).fit(frame, y)
-    # Every category of one column meets each of the other as often: the mean over the others is the same either way.
+    # All pairs of categories of the two columns are equally frequent: both ways to average give the same mean.
     for features in (["code"], ["text"], ["code", "text"]):
         names = frame.columns
         fast, slow = (

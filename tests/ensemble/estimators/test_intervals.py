@@ -1,4 +1,4 @@
-"""Intervals: how many rows they cover, and that they are those of conformal prediction, step by step."""
+"""Intervals: their coverage, and that they are those of conformal prediction, step by step."""
 
 import math
 import pickle
@@ -38,7 +38,7 @@ def boosting(**parameters):
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.97])
 def test_as_many_rows_are_covered_as_wanted(coverage):
-    """Within four standard deviations of what chance does to 1,000 rows to calibrate with and 2,000 to look at."""
+    """Within four standard deviations of chance, for 1,000 rows of calibration and 2,000 test rows."""
     X, y = noisy(4000)
     fit, calibrate, test = slice(1000), slice(1000, 2000), slice(2000, None)
     chance = 4 * math.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))

@@ -1,4 +1,4 @@
-"""Isolation forests: trees by the book, scores by hand, and what scikit-learn's finds; weights, missing values, files and other tools."""
+"""Isolation forests: trees and scores compared with the oracle, and with scikit-learn's; weights, missing values, files, other tools."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.engine.by_the_book import check_forest
 from tests.engine.shards import wild_table
 
 RNG = np.random.default_rng(0)
-#: Rows of two clouds, and some that are anywhere.
+#: Rows of two clouds, and some anywhere.
 X = np.concatenate([RNG.normal(size=(1500, 4)), RNG.normal(3.0, 0.5, size=(500, 4)), RNG.uniform(-8, 8, (40, 4))])
 PLANTED = np.arange(len(X)) >= 2000
 
@@ -38,7 +38,7 @@ def c(n: int) -> float:
 
 
 def scores_by_hand(model: Any, rows: np.ndarray) -> np.ndarray:
-    """Walk rows through trees, and count the steps."""
+    """Pass rows through trees, and count the steps."""
     found = []
     for x in rows:
         lengths = []
@@ -81,7 +81,7 @@ def test_what_scikit_learn_finds(parameters: dict[str, Any]) -> None:
 
 
 def test_draws_by_weight() -> None:
-    """Rows are drawn one after the other, each in proportion to its weight among those that are left, as NumPy does."""
+    """Rows are drawn one after the other, each with a probability proportional to its weight among the rest, as in NumPy."""
     weight = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
     plan = ForestPlan(Rules("squared_error", 1, 1), seed=5, n_draws=2, distinct_draws=True)
     draws = RowDraws.of_table(plan, np.zeros(5), weight)
@@ -122,7 +122,7 @@ def test_small_tables() -> None:
 
 
 def test_frames_and_dask(tmp_path: Path) -> None:
-    """Categories go by their order; of a Dask collection, predictions are lazy."""
+    """Categories are ordered by their numbers; for a Dask collection, predictions are lazy."""
     import dask.dataframe as dd
 
     frame = pd.DataFrame({"x": X[:, 0], "size": pd.Categorical(RNG.choice(["s", "m", "l"], len(X)), ["s", "m", "l"], ordered=True)})

@@ -1,4 +1,4 @@
-"""Quantiles of the targets in the leaves of forests, against the definition in fractions, and against the package quantile-forest."""
+"""Quantiles of the targets in the leaves of forests, compared with the definition in fractions, and with the package quantile-forest."""
 
 import pickle
 from fractions import Fraction
@@ -34,14 +34,14 @@ def make(kind=RandomForestRegressor, **parameters):
 
 
 def in_bag(forest, weight=None):
-    """What rows weigh in each tree, as whole numbers."""
+    """Return the weights of rows in each tree, as integers."""
     if forest.bootstrap:
         return np.array([np.bincount(rows, minlength=N) for rows in forest.estimators_samples_])
     return np.tile(np.ones(N, int) if weight is None else weight.astype(int), (forest.n_estimators, 1))
 
 
 def distribution(mine, of_rows, weights):
-    """The weight of each row for one that has these leaves, in fractions; none for trees whose leaf is -1."""
+    """Return the weight of each row for one with these leaves, in fractions; none for trees whose leaf is -1."""
     found, n_trees = [Fraction(0)] * len(of_rows), sum(leaf >= 0 for leaf in mine)
     for leaf, others, weight in zip(mine, of_rows.T, weights, strict=True):
         here = np.flatnonzero((others == leaf) & (weight > 0))
@@ -51,7 +51,7 @@ def distribution(mine, of_rows, weights):
 
 
 def quantile(y, weights, q):
-    """The smallest value up to which at least the share q lies."""
+    """Return the smallest value up to which at least the share q lies."""
     below = Fraction(0)
     for row in np.argsort(y, kind="stable"):
         below += weights[row]
@@ -116,7 +116,7 @@ def test_models_keep_them_in_files_and_pickles(tmp_path, n_targets):
         if n_targets == 1:
             assert_array_equal(loaded.predict_interval(ROWS, 0.8), forest.predict_interval(ROWS, 0.8))
     assert_array_equal(pickle.loads(pickle.dumps(forest)).predict_quantiles(ROWS, Q), wanted)
-    assert pickle.dumps(forest) == before  # whatever was asked of it
+    assert pickle.dumps(forest) == before  # no method has changed it
     slim = make(keep_targets=False).fit(X, y, WEIGHT)
     assert_array_equal(slim.predict(ROWS), forest.predict(ROWS))
 
@@ -198,7 +198,7 @@ def test_refusals():
 
 @pytest.fixture(scope="module")
 def peer():
-    """A forest of the package, and what dtrees keeps of its trees."""
+    """Return a forest of the package, and the data that dtrees stores for its trees."""
     package = pytest.importorskip("quantile_forest")
     filled = np.nan_to_num(X).astype(np.float32)
     forest = package.RandomForestQuantileRegressor(20, max_samples_leaf=None, min_samples_leaf=4, random_state=0).fit(filled, SIGNAL)
@@ -208,7 +208,7 @@ def peer():
 
 
 def test_leaves_hold_what_those_of_quantile_forest_do(peer):
-    """Which rows, and how often: its proximity counts are these sums over trees."""
+    """The rows, and their counts: its proximity counts are sums of these over trees."""
     forest, kept, filled = peer
     leaves = forest.apply(filled)
     for i, counted in enumerate(forest.proximity_counts(filled)[:50]):
@@ -217,7 +217,7 @@ def test_leaves_hold_what_those_of_quantile_forest_do(peer):
 
 
 def test_quantiles_are_those_of_quantile_forest(peer):
-    """It interpolates between positions from 0 to n - 1, as numpy.quantile does by default; ours is one of the two next to it."""
+    """It interpolates between positions from 0 to n - 1, as numpy.quantile does by default; ours is one of its two neighbours."""
     forest, _, filled = peer
     alone = type(forest)(1, max_samples_leaf=None, min_samples_leaf=4, random_state=0).fit(filled, SIGNAL)
     counts = np.array([np.bincount(drawn, minlength=N) for drawn in alone.estimators_samples_], np.uint8)
@@ -227,7 +227,7 @@ def test_quantiles_are_those_of_quantile_forest(peer):
     found = one_tree.quantiles(rows, q, 1)[:, 0]
     below, above = (alone.predict(filled, quantiles=q, interpolation=how) for how in ("lower", "higher"))
     assert ((below <= found) & (found <= above)).all()
-    # Position i of n is asked for exactly by i / (n - 1), and here by anything between i / n and (i + 1) / n.
+    # Position i of n has the quantile i / (n - 1) there, and here any between i / n and (i + 1) / n.
     for leaf in np.unique(rows):
         n = int(counts[0, one_tree.leaves[0] == leaf].sum())
         here = np.flatnonzero(rows[:, 0] == leaf)[:1]

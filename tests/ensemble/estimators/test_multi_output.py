@@ -1,4 +1,4 @@
-"""Boosting of several targets: each one's trees are those of a model of it alone."""
+"""Boosting of several targets: the trees of each target are those of a model of this target alone."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ FILLED = np.nan_to_num(X)
 Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4]])
 POSITIVE = np.abs(Y) + 0.01
 MARGIN = RNG.normal(size=Y.shape)
-#: Nothing is drawn that depends on the number of a tree.
+#: Parameters without draws that depend on the number of a tree.
 ALL = {**PLAIN, "n_estimators": 6, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0, "random_state": 3, "max_depth": 4}
 VARIANTS = {
     "plain": {},
@@ -50,7 +50,7 @@ def singles(y, weight=None, margins=None, make=make, **parameters):
 
 
 def assert_same(model, alone):
-    """Check that the trees, and all that is measured, are those of the models of each target, the trees in every byte."""
+    """Check that the trees and all measures equal those of the models of each target, the trees in every byte."""
     theirs = [group for one in alone for group in one._trees.groups]
     for group, others in zip(model._trees.groups, theirs, strict=True):
         for tree, other in zip(group, others, strict=True):
@@ -62,7 +62,7 @@ def assert_same(model, alone):
 
 
 def takes_several(loss):
-    """Whether each column of y is a target."""
+    """Return whether each column of y is a target."""
     return not registry.columns_of(loss)
 
 
@@ -232,7 +232,7 @@ def test_what_does_not_go_with_the_targets():
         make(init=First()).fit(FILLED, Y)
 
 
-#: Labels: of two classes, three, and two again, the latter as text.
+#: Labels of two classes, three, and two again, the last as text.
 LABELS = np.column_stack([(SIGNAL > 0).astype(int), np.digitize(FILLED[:, 2], [-0.5, 0.5]), np.where(Y[:, 2] > 0, "yes", "no")]).astype(
     object
 )

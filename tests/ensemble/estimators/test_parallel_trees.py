@@ -15,7 +15,7 @@ THREE = {"n_parallel_trees": 3, "subsample": 0.6}
 
 
 def drawn(model, first):
-    """Which rows a tree draws, by its number."""
+    """Return the rows that a tree draws, given its number."""
     chosen = np.empty(N, np.bool_)
     n_wanted = int(model.subsample * N)
     hashing.subsample(hashing.as_seed(model._seed), hashing.STREAM_SUBSAMPLE, first, n_wanted, np.ones(N, np.bool_), chosen)
@@ -24,7 +24,7 @@ def drawn(model, first):
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "poisson"])
 def test_rounds_by_the_book(loss):
-    """The trees of a round are those that scikit-learn's way to boost grows on its rows: of gradients, with leaves that are measured."""
+    """The trees of a round are those of scikit-learn's method on its rows: trees of gradients, with measured leaves."""
     y = np.exp(SIGNAL / 4) if loss == "poisson" else SIGNAL
     model = Regressor(
         loss=loss, n_estimators=4, **THREE, max_depth=3, learning_rate=0.3, reg_lambda=0.0, split_shrinkage=0.0, min_samples_leaf=1,
@@ -90,7 +90,7 @@ def test_rounds_are_what_is_counted(kind, y, n_outputs):
 @pytest.mark.parametrize(("kind", "y"), [(Regressor, SIGNAL), (Classifier, LABELS)])
 def test_files_further_rounds_and_slices(kind, y, tmp_path):
     model = make(kind, **THREE).fit(X, y)
-    dtrees.save(model.set_params(n_parallel_trees=7), tmp_path / "model")  # for a next fit
+    dtrees.save(model.set_params(n_parallel_trees=7), tmp_path / "model")  # used by the next fit
     again = dtrees.load(tmp_path / "model").set_params(n_parallel_trees=3)
     assert_same_trees(again[2:4], model[2:4])
     with pytest.raises(ValueError, match="warm_start=True keeps rounds of 3 trees for each output, but n_parallel_trees is 7"):
@@ -134,7 +134,7 @@ def test_a_checkpoint_in_the_middle(parameters, tmp_path):
 
 
 def test_as_good_as_xgboosts():
-    """Held-out errors of boosted forests, and that both are better than a single tree a round where rounds are few and steps long."""
+    """Held-out errors of boosted forests, which are better than those of one tree a round for few rounds with long steps."""
     xgboost = pytest.importorskip("xgboost")
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(4000, 8))

@@ -1,4 +1,4 @@
-"""``ccp_alpha``: as in scikit-learn, on its trees and its boosting, and out-of-bag rows see the pruned trees."""
+"""``ccp_alpha``: as in scikit-learn, for its trees and its boosting; out-of-bag predictions use the pruned trees."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ ALPHAS = {"squared_error": 0.02, "absolute_error": 0.01, "poisson": 0.02, "gini"
 
 
 def of_both(criterion, **parameters):
-    """Trees of both libraries by a criterion, and their target. They are small: further down, equal splits are chosen differently."""
+    """Return trees of both libraries by a criterion, and their target. They are small: deeper, ties are resolved differently."""
     y = LABELS if criterion in ("gini", "entropy") else SIGNAL - SIGNAL.min() if criterion == "poisson" else SIGNAL
     kind = "DecisionTreeClassifier" if y is LABELS else "DecisionTreeRegressor"
     ours = getattr(dtrees, kind)(criterion=criterion, min_samples_leaf=6, **parameters)
@@ -90,7 +90,7 @@ def test_leaves_that_pruning_made_hold_medians_of_their_rows_in_sample(loss, q, 
 @every_forest
 @pytest.mark.parametrize("max_leaf_nodes", [None, 30])
 def test_a_forest_is_one_of_pruned_trees(kind, max_leaf_nodes):
-    """Each is the whole tree, pruned; and out-of-bag predictions are the sums of its leaves."""
+    """Each is the full tree, pruned; and out-of-bag predictions are the sums of its leaves."""
     common = {"bootstrap": True, "n_estimators": 30, "max_leaf_nodes": max_leaf_nodes}
     whole = make(kind, **common).fit(X, target(kind), WEIGHT)
     alpha = 0.01 if is_classifier(kind) else 0.06

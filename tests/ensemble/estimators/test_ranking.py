@@ -15,7 +15,7 @@ RELEVANCE = np.digitize(X[:, 0] + X[:, 1] + RNG.normal(scale=0.5, size=N), [0.5,
 
 
 def test_no_matter_how_queries_are_numbered_and_spread(tmp_path):
-    """Only which rows are of one query counts; threads, rounds added later, files and checkpoints leave the model what it is."""
+    """Only which rows belong to the same query matters; threads, later rounds, files and checkpoints do not change the model."""
     settings = {"n_estimators": 12, "subsample": 0.8}
     model = make(Ranker, **settings).fit(X, RELEVANCE, WEIGHT, qid=QUERY, checkpoint=tmp_path / "checkpoint")
     for qid in (1000.0 - 7 * QUERY, QUERY.astype(np.int8), QUERY.tolist(), QUERY[:, np.newaxis]):
@@ -45,7 +45,7 @@ def test_early_stopping():
 
 
 def made_up(n_queries, seed):
-    """Queries of up to 40 rows, of whose relevance columns tell most."""
+    """Queries of up to 40 rows, whose relevance mostly depends on the columns."""
     rng = np.random.default_rng(seed)
     qid = np.repeat(np.arange(n_queries), rng.integers(1, 40, n_queries))
     table = rng.normal(size=(len(qid), 6))
@@ -58,7 +58,7 @@ def test_it_is_as_good_as_lightgbm():
     (table, relevance, qid), (others, truth, of_others) = made_up(150, 0), made_up(150, 1)
     shape = {"n_estimators": 30, "learning_rate": 0.1, "reg_lambda": 0.0, "random_state": 0}
     model = Ranker(**shape, max_leaf_nodes=32, max_depth=None, min_samples_leaf=20, max_features=None).fit(table, relevance, qid=qid)
-    bins = {"max_bin": 5000, "min_data_in_bin": 1}  # as many as there are values
+    bins = {"max_bin": 5000, "min_data_in_bin": 1}  # one bin for each value
     theirs = lightgbm.LGBMRanker(**shape, **bins, num_leaves=32, verbose=-1, n_jobs=1).fit(table, relevance, group=np.bincount(qid))
     target = np.stack([truth, of_others]).astype(float)
     ours = model.score(others, truth, qid=of_others)
@@ -66,7 +66,7 @@ def test_it_is_as_good_as_lightgbm():
 
 
 def test_refitted_leaves():
-    """Of the same rows, steps are what they were; of others, they are of those."""
+    """For the same rows, steps do not change; for other rows, they are computed from these."""
     model = make(Ranker, n_estimators=4, max_features=None).fit(X, RELEVANCE, WEIGHT, qid=QUERY)
     assert_array_equal(model.refit_leaves(X, RELEVANCE, WEIGHT, qid=QUERY, decay=0.0).predict(X), model.predict(X))
     other = model.refit_leaves(X, 3 - RELEVANCE, qid=QUERY, decay=0.0)

@@ -1,4 +1,4 @@
-"""Refitted leaves: against fits on the same rows, against plain formulas, and against LightGBM."""
+"""Refitted leaves: compared with fits on the same rows, with plain formulas, and with LightGBM."""
 
 import pickle
 
@@ -71,7 +71,7 @@ SAME = [
     (dtrees.DecisionTreeClassifier, CLASSES, {}),
     (dtrees.RandomForestClassifier, LABELS, {"class_weight": {"low": 5.0}}),
 ]  # fmt: skip
-#: What no other quick test compiles.
+#: Losses and criteria that no other quick test compiles.
 RARE = {"absolute_error", "quantile", "huber", "gamma", "tweedie", "exponential"}
 
 
@@ -84,7 +84,7 @@ def _marks(kind, y, parameters):
 @pytest.mark.parametrize(("kind", "y", "parameters"), [_marks(*case) for case in SAME])
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_the_rows_of_the_fit_give_the_model_itself(kind, y, parameters, weight):
-    """Without anything of the values before, to the last bit; and those before are the values, if all of them count."""
+    """To the last bit without the old values; and the old values are the result if only these count."""
     model = filled(kind, **parameters).fit(X, y, weight)
     again = model.refit_leaves(X, y, weight, decay=0.0)
     assert_same_trees(again, model)
@@ -99,7 +99,7 @@ def test_the_rows_of_the_fit_give_the_model_itself(kind, y, parameters, weight):
 ])  # fmt: skip
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_effects_of_splits_are_shrunk_as_in_the_fit(kind, y, parameters, weight):
-    """To the last bit; splits that new rows say nothing for have little effect."""
+    """To the last bit; splits for which the new rows carry no information have little effect."""
     model = make(kind, split_shrinkage=3.0, reg_lambda=1.0, **parameters).fit(X, y, weight)
     assert_same_trees(model.refit_leaves(X, y, weight, decay=0.0), model)
     plain = make(kind, reg_lambda=1.0, **parameters).fit(X, y, weight)
@@ -112,7 +112,7 @@ def test_effects_of_splits_are_shrunk_as_in_the_fit(kind, y, parameters, weight)
 
 
 def plain_values(tree, leaves, value_of, decay):
-    """The values of a tree's leaves, given a function of the numbers of the rows in one."""
+    """Return the values of a tree's leaves, given a function of the numbers of the rows in a leaf."""
     return {
         leaf: decay * tree.value[leaf, 0] + (1 - decay) * value_of(np.flatnonzero(leaves == leaf))
         if leaf in leaves
@@ -122,7 +122,7 @@ def plain_values(tree, leaves, value_of, decay):
 
 
 def weighted_median(values, weight):
-    """The smallest value up to which half of the weight lies, halfway to the next where that is exact, as fits have it."""
+    """The smallest value up to which half of the weight lies, or the midpoint to the next if that is exact, as in fits."""
     order = np.argsort(values)
     values, total = values[order], np.cumsum(weight[order])
     i = np.searchsorted(total, total[-1] / 2)
@@ -158,14 +158,14 @@ def test_boosting_takes_newton_steps_down_the_loss_of_the_new_rows(kind, loss, n
         empty += sum(leaf not in leaves[there] for leaf in wanted)
         for name in ("threshold", "gain", "impurity", "weighted_n_node_samples", "n_node_samples", "children_left", "feature"):
             assert_array_equal(getattr(old, name), getattr(fresh, name))
-    assert empty > 5  # leaves without rows keep their values
+    assert empty > 5  # leaves without rows do not change
     assert_allclose(made.decision_function(X_NEW) if kind is Classifier else made.predict(X_NEW), raw)
     assert made.init_ is not None
     assert_array_equal(made.feature_importances_, model.feature_importances_)
 
 
 def test_boosting_of_several_classes():
-    """Gradients of a round are those at its beginning, for all classes."""
+    """Gradients of a round are computed at its beginning, for all classes."""
     model = make(Classifier, reg_lambda=0.0, learning_rate=0.4, max_depth=3).fit(X, LABELS)
     new = np.array(["high", "mid", "low"])[np.digitize(NEW, [2, 4])]
     made, raw = model.refit_leaves(X_NEW, new, decay=0.2), np.tile(model._trees.initial, (120, 1))
@@ -221,7 +221,7 @@ def test_as_lightgbm(decay):
     )
 
 
-# --- one result, wherever the rows are ---
+# --- the same result for any location of rows ---
 
 
 @pytest.mark.parametrize("kind", slow_for({dtrees.RandomForestRegressor}, [Regressor, Classifier, dtrees.RandomForestRegressor]))
@@ -272,7 +272,7 @@ def test_what_boosting_starts_from_stays():
 
 
 def test_a_refitted_model_is_a_model(tmp_path):
-    """It can be saved, sliced, refitted and, in boosting, grown further; the one before stays as it was."""
+    """It can be saved, sliced, refitted and, in boosting, continued; the original model does not change."""
     model = make(Regressor, warm_start=True, n_iter_no_change=20).fit(X, SIGNAL, eval_set=[(X, SIGNAL)])
     before = model.predict(X_NEW)
     made = model.refit_leaves(X_NEW, NEW)
@@ -300,7 +300,7 @@ def test_one_row_and_one_class():
 
 
 def test_monotonic_models_stay_so():
-    """Leaves without rows keep their values, unless these do not go with new ones."""
+    """Leaves without rows keep their values, unless these contradict new ones."""
     model = make(Regressor, monotonic_cst=[1, 0, 0, 0, 0], max_features=None, max_depth=4).fit(X, SIGNAL)
     made = model.refit_leaves(X_NEW[:25], -10 * np.nan_to_num(X_NEW[:25, 0]), decay=0.0)
     rows = np.repeat(X[:40], 50, axis=0)

@@ -1,4 +1,4 @@
-"""Boosting of several quantiles: each one's trees are those of a model of it alone, and what they say is put in order."""
+"""Boosting of several quantiles: the trees of each are those of a model of this quantile alone, and predictions are sorted."""
 
 import pickle
 

@@ -48,13 +48,13 @@ CASES = [(kind, target(kind)) for kind in FORESTS + BOOSTING] + [
 
 
 def outputs(model, X=X, **options):
-    """What a model says of rows, by all methods that take ``n_trees``."""
+    """Return the outputs of a model for rows, by all methods that take ``n_trees``."""
     names = ("predict", "predict_proba", "decision_function") if is_classifier(type(model)) else ("predict",)
     return [getattr(model, name)(X, **options) for name in names if hasattr(model, name)]
 
 
 def by_members(model, numbers):
-    """What some rounds of a model predict, by its members one by one."""
+    """Return the predictions of some rounds of a model, from its members one by one."""
     members = [model.estimators_[i] for i in numbers]
     if type(model) in FORESTS:
         return np.mean([tree.predict_proba(X) if is_classifier(type(model)) else tree.predict(X) for tree in members], axis=0)
@@ -102,7 +102,7 @@ def test_the_first_trees_are_those_of_staged_predictions(kind):
 
 @every_ensemble
 def test_slices_of_models_elsewhere(kind, tmp_path):
-    """In files, pickles and exports, and on Dask collections, a slice is like any model."""
+    """In files, pickles and exports, and on Dask collections, a slice works like any model."""
     model = make(kind).fit(X, target(kind))
     part = model[2:6]
     dtrees.save(part, tmp_path / "model")
@@ -143,7 +143,7 @@ def test_measures_of_rounds_are_sliced():
 
 
 def test_early_stopping():
-    """A model ends with its best round; what is sliced has no best one."""
+    """A model ends with its best round; a slice has no best round."""
     model = make(dtrees.GradientBoostingRegressor, n_estimators=100, learning_rate=1.0, early_stopping_rounds=3)
     model.fit(X[::2], SIGNAL[::2], eval_set=[(X[1::2], SIGNAL[1::2])])
     best = model.best_iteration_ + 1

@@ -1,4 +1,4 @@
-"""What boosting starts from: zero, an estimator, scores of each row."""
+"""Initial values of boosting: zero, an estimator, scores of each row."""
 
 import functools
 import pickle
@@ -46,7 +46,7 @@ def test_zero():
         model = make(kind, init="zero").fit(X, y)
         assert model.init_ == "zero"
         assert_array_equal(model._trees.initial, np.zeros(n_outputs))
-    # The first step is that of the mean of each leaf, not of its distance from the mean of all.
+    # The first step is that of the mean of each leaf, not of its difference to the overall mean.
     model = make(Regressor, init="zero", n_estimators=1, learning_rate=1.0, reg_lambda=0.0, max_features=None).fit(X, Y)
     leaves = model.apply(X)[:, 0]
     assert_allclose(model.predict(X), pd.Series(Y).groupby(leaves).transform("mean"), rtol=1e-9)
@@ -88,7 +88,7 @@ def test_an_estimator_is_as_good_as_its_raw_predictions(kind, y, init, raw, weig
 
 
 def predicted(model, margin):
-    """By the book: scores and trees, through the link."""
+    """Return scores plus trees, through the link."""
     margin = margin.reshape(N, -1)
     raw = margin + np.stack(
         [sum(tree.value[[naive_leaf(tree, row) for row in X], 0] for tree in group) for group in model._trees.groups], axis=1
@@ -99,7 +99,7 @@ def predicted(model, margin):
 
 
 def test_against_scikit_learn():
-    """Squared error, no penalty: the trees are the same, so what they are added to must be."""
+    """Squared error without penalty: the trees are equal, so the initial values must be."""
     settings = {"n_estimators": 5, "max_depth": 2, "learning_rate": 0.5}
     own = {**PLAIN, "reg_lambda": 0.0, "min_child_weight": 0.0, **settings}
     for init in ("zero", LinearRegression(), KNeighborsRegressor()):
@@ -231,7 +231,7 @@ def test_init_may_be_a_classifier_that_does_not_call_itself_one():
 
 
 def test_parameters_of_an_estimator_are_checked():
-    """Also of metrics of scikit-learn's: a fit does not switch the checks of what it calls off."""
+    """Also for metrics of scikit-learn: a fit does not disable the checks of functions that it calls."""
     for init in (Ridge(alpha=-3), dtrees.GradientBoostingRegressor(learning_rate=-1.0)):
         with pytest.raises(ValueError, match=r"The '(alpha|learning_rate)' parameter of \w+ must be"):
             make(dtrees.GradientBoostingRegressor, init=init).fit(X, SIGNAL)

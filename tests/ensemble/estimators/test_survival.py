@@ -44,7 +44,7 @@ def test_rows_are_put_in_order(loss):
     index = concordance(BOUNDS.T, predicted if loss == "cox" else -predicted, WEIGHT)
     assert index > 0.75
     assert model.score(X, structured(), WEIGHT) == index
-    # Rows of weight 0 are as good as absent.
+    # Rows of weight 0 have no effect.
     kept = WEIGHT > 0
     assert_allclose(make(Regressor, loss=loss, n_estimators=30).fit(X[kept], BOUNDS[kept], WEIGHT[kept]).predict(X), predicted)
     for others in ({"n_jobs": 4}, {"warm_start": True, "n_estimators": 10}):
@@ -72,7 +72,7 @@ def test_early_stopping_and_files(loss, tmp_path):
 
 
 def test_rows_held_out_are_in_no_risk_set():
-    """Nothing that is said of rows held out changes a tree of Cox's model."""
+    """Targets of held-out rows do not change the trees of Cox's model."""
     settings = {"loss": "cox", "n_iter_no_change": 50, "scoring": "concordance"}
     seen = []
 
@@ -96,7 +96,7 @@ def test_survival_functions():
     assert (np.diff(found, axis=1) <= 0).all()
     at = model.event_times_[[0, 3, 3]] + [-1e-9, 0.0, 1e-9]
     assert_array_equal(model.predict_survival_function(X, at), np.column_stack([np.ones(N), found[:, 3], found[:, 3]]))
-    # Predicted and seen shares that are left agree.
+    # Predicted and observed shares of survivors agree.
     times = [0.5, 2.0]
     lasted = model.predict_survival_function(X, times).mean(axis=0)
     assert_allclose(

@@ -1,4 +1,4 @@
-"""Trees and forests of several targets, beside scikit-learn's."""
+"""Trees and forests of several targets, compared with scikit-learn's."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from tests.tree.trees import naive_leaf
 
 FILLED = np.nan_to_num(X).astype(np.float32).astype(np.float64)
 Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4] + RNG.normal(size=N)])
-#: Of three classes, of two, and of four with gaps between their numbers.
+#: Targets of three classes, of two, and of four with gaps between their numbers.
 CLASSES = np.column_stack([np.digitize(SIGNAL, [0, 2]), SIGNAL[::-1] > 1, 3 * np.digitize(Y[:, 1], [-3, 0, 3])])
 MIXED = pd.DataFrame({"size": LABELS, "high": SIGNAL > 1, "steps": CLASSES[:, 2]})
 SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier]
@@ -31,7 +31,7 @@ def targets(kind):
 
 
 def assert_same_tree(ours, theirs, rounding=1e-10):
-    """Compare with scikit-learn's tree, whose thresholds are as near to both neighbours in float32."""
+    """Compare with scikit-learn's tree, whose thresholds are midpoints in float32."""
     assert_array_equal(ours.feature, theirs.feature)
     assert_array_equal(ours.children_right, theirs.children_right)
     assert_allclose(ours.threshold, theirs.threshold, rtol=1e-6, atol=1e-6)
@@ -136,7 +136,7 @@ def test_partial_dependence():
 def test_class_weights():
     few = {"max_depth": 4, "min_samples_leaf": 5, "random_state": 0}
     given = [{0: 2.0, 1: 1.0, 2: 3.0}, {0: 1.0, 1: 4.0}, {}]
-    present = WEIGHT > 0  # the others count in scikit-learn's balance
+    present = WEIGHT > 0  # the other rows count in scikit-learn's balance
     rows = FILLED[present, :3], CLASSES[present], WEIGHT[present]
     for class_weight in ("balanced", given):
         ours = dtrees.DecisionTreeClassifier(class_weight=class_weight, **few).fit(*rows)
@@ -161,7 +161,7 @@ def test_labels_of_several_kinds(tmp_path):
     loaded = dtrees.load(tmp_path / "mixed.dtrees")
     assert_array_equal(loaded.predict(X), predicted)
     assert loaded.class_weight == [{"low": 2.0}, {}, {}]
-    # Labels of two classes each are what scikit-learn calls multilabel.
+    # Several targets of two classes each are what scikit-learn calls multilabel.
     two = CLASSES[:, :2].clip(0, 1)
     labels = make(dtrees.RandomForestClassifier).fit(X, two)
     assert labels.score(X, two) == accuracy_score(two, labels.predict(X))
@@ -206,7 +206,7 @@ def test_sets_of_categories(kind):
 
 @pytest.mark.slow  # the same kernels
 def test_a_set_that_is_best_for_no_target_alone():
-    """The best of all sets of six categories, where those of either target are worse."""
+    """The best of all sets of six categories is found, though the sets of either target are worse."""
     means = np.array([[0.2, 1.5], [-0.8, 0.1], [-0.3, -1.1], [0.4, -0.8], [1.7, 0.0], [-0.2, 0.0]])
     level = np.repeat(np.arange(6), 20)
     few = {"max_depth": 1, "cat_smooth": 0.0, "min_samples_category": 1, "categorical_features": [0]}
@@ -222,7 +222,7 @@ def test_a_set_that_is_best_for_no_target_alone():
 
 
 def _between(means, left):
-    """How much a set of categories of equal weight lowers the squared error."""
+    """Return the reduction of squared error by a set of categories of equal weight."""
     some, others = means[sorted(left)], means[sorted(set(range(6)) - left)]
     return len(some) * len(others) * ((some.mean(axis=0) - others.mean(axis=0)) ** 2).sum()
 

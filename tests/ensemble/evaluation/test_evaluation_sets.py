@@ -1,4 +1,4 @@
-"""Evaluation sets: scored as the model's own predictions are, and early stopping by them; monitors."""
+"""Evaluation sets: scored like the model's own predictions, and used for early stopping; monitors."""
 
 import logging
 
@@ -14,7 +14,7 @@ from dtrees import EarlyStopping
 from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, by_sklearn, every_ensemble, make, target
 from tests.plain import PLAIN
 
-# --- evaluation sets: scored as the fitted model's own predictions are, without any influence on trees, and early stopping by them ---
+# --- evaluation sets: scored like the fitted model's predictions, without influence on trees, and used for early stopping ---
 
 
 TRAIN, REST = slice(0, 180), slice(180, 300)
@@ -28,7 +28,7 @@ def kind_of(task):
 
 @pytest.mark.parametrize("callbacks", [(), [lambda progress: None]], ids=["together", "after each"])
 def test_rounds_that_are_scored_together_are_scored_as_one_by_one(callbacks):
-    """Where nobody waits for scores, several rounds are scored at a time; also where the rounds of an earlier fit come first."""
+    """If scores are not needed at once, several rounds are scored together; also if rounds of an earlier fit come first."""
     model, sets = dtrees.GradientBoostingRegressor(n_estimators=3, warm_start=True, max_depth=2), [(X[REST], SIGNAL[REST])]
     for n_estimators in (3, 20, 36, 37):
         model.set_params(n_estimators=n_estimators).fit(X[TRAIN], SIGNAL[TRAIN], eval_set=sets, callbacks=callbacks)
@@ -258,11 +258,11 @@ def test_models_are_saved_with_their_scores(tmp_path):
     assert (loaded.best_iteration_, loaded.best_score_) == (model.best_iteration_, model.best_score_)
     for name in ("error", "hits"):
         assert_array_equal(loaded.evals_result_["later"][name], model.evals_result_["later"][name])
-    assert loaded.eval_metric is None  # a function is no plain data
+    assert loaded.eval_metric is None  # a function is not plain data
     loaded.set_params(early_stopping_rounds=None).fit(X, LABELS)
 
 
-# --- ``monitor``: callbacks in the form of scikit-learn's boosting. Other callbacks are tested where fits are ---
+# --- ``monitor``: callbacks in the form of scikit-learn's boosting. Other callbacks are tested with fits ---
 
 
 @every_ensemble

@@ -1,4 +1,4 @@
-"""Metrics: scikit-learn is the oracle, and the cutting into blocks leaves no trace."""
+"""Metrics: scikit-learn is the oracle, and computing them in blocks does not change them."""
 
 import functools
 import itertools
@@ -34,7 +34,7 @@ LINKS = {0: SquaredError(), 2: BinaryLogLoss(), 4: MultinomialLogLoss(4)}
 
 
 def sample(n_classes, n=N, *, ties=False):
-    """Targets and raw predictions that know something of them."""
+    """Targets, and raw predictions that are correlated with them."""
     if not n_classes:
         y = RNG.normal(5.0, 2.0, n)
         return y, (y + RNG.normal(size=n))[np.newaxis]
@@ -74,7 +74,7 @@ def test_metrics_are_scikit_learns(name, n_classes, weighted):
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20))
 def test_area_under_curve(rows):
-    """Slowly, over all pairs; and as scikit-learn has it."""
+    """Compared with a slow computation over all pairs, and with scikit-learn."""
     positive = np.array([row[0] for row in rows])
     score = np.array([row[1] for row in rows], dtype=np.float64)
     weight = np.array([row[2] for row in rows], dtype=np.float64)
@@ -113,7 +113,7 @@ def test_extremes():
 
 
 def test_r2_far_from_zero():
-    """No digits are lost where the mean is large beside the spread."""
+    """No digits are lost if the mean is large compared with the spread."""
     y, raw = sample(0)
     shifted = measure(metric_for("r2", LINKS[0]), y + 2.0**30, raw + 2.0**30, None)
     assert shifted == pytest.approx(measure(metric_for("r2", LINKS[0]), y, raw, None), rel=1e-6)
@@ -259,12 +259,12 @@ def test_nothing_is_warned_of():
 
 
 def test_scorers_that_ask_for_decisions_are_given_raw_predictions():
-    """As by scikit-learn: within a class, rows are ordered otherwise by probabilities."""
+    """As in scikit-learn: within a class, probabilities order rows differently."""
     half = len(X) // 2
     for y in (LABELS, SIGNAL > 1):
         model = make(dtrees.GradientBoostingClassifier, eval_metric="average_precision").fit(
             X[:half], y[:half], eval_set=[(X[half:], y[half:])]
         )
-        # What its scorer returns; that of scikit-learn 1.7 knows two classes only.
+        # The expected result of its scorer; that of scikit-learn 1.7 supports two classes only.
         wanted = sklearn.metrics.average_precision_score(y[half:], model.decision_function(X[half:]))
         assert_allclose(model.evals_result_["validation_0"]["average_precision"][-1], wanted, rtol=1e-12)

@@ -1,4 +1,4 @@
-"""How far a fit has come, for people to see; and what Ctrl-C leaves."""
+"""Display of the progress of a fit, and the state after Ctrl-C."""
 
 import io
 import logging
@@ -64,7 +64,7 @@ class Handle:
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A session of a notebook, as far as a bar sees of it; what is displayed there."""
+    """A notebook session, as far as a bar uses it; returns the list of displayed objects."""
     shown: list[Any] = []
 
     def display(what: Any, display_id: bool) -> Handle:
@@ -144,7 +144,7 @@ def test_a_bar_is_a_callback(capsys: pytest.CaptureFixture[str], caplog: pytest.
 
 
 class Recorded:
-    """A display that notes how it is called."""
+    """A display that records its calls."""
 
     def __init__(self, noted: list[str], unit: str) -> None:
         self._noted = noted
@@ -178,7 +178,7 @@ def test_a_bar_tells_of_compiling_before_the_first_tree_only(monkeypatch: pytest
     noted: list[str] = []
     monkeypatch.setattr(callbacks, "live_display", lambda unit: Recorded(noted, unit))
     bar = ProgressBar()
-    bar.compiling()  # of which it knows no fit yet
+    bar.compiling()  # with no fit known yet
     for _ in range(2):
         bar.begin("round")
         bar.compiling()

@@ -1,4 +1,4 @@
-"""``scoring``: what the rows held out are scored by."""
+"""``scoring``: scores of held-out rows."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_scores_are_those_of_the_rows_held_out(kind, y, scoring, metric, weight)
     ]
     assert_allclose(model.validation_score_, wanted, rtol=1e-9)
     assert len(model.validation_score_) == model.n_estimators_ == len(model.train_score_)
-    # The rule is scikit-learn's, on scores that are to grow.
+    # The rule is scikit-learn's, on scores that should increase.
     ends = [i for i in range(4, len(wanted)) if max(wanted[i - 3 : i + 1]) < max(wanted[: i - 3]) + 1e-4]
     assert model.n_estimators_ == (min(ends) + 1 if ends else 20)
     plain = make(kind, **{**settings, "n_estimators": model.n_estimators_, "n_iter_no_change": 100}).fit(X, y, weight)
@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_rows_held_out(kind, y, scoring, metric, weight)
 
 
 def test_more_is_better():
-    """A score that always grows ends nothing, one that always falls ends the fit as soon as may be."""
+    """A score that always increases ends nothing; one that always decreases ends the fit as soon as possible."""
     for sign, n_estimators in ((1, 8), (-1, 4)):
         calls = []
 
@@ -117,7 +117,7 @@ def test_scorers_by_name_as_eval_metric():
 
 
 def test_a_function_of_estimator_and_rows():
-    """It sees what scikit-learn's scorers see, but for the columns of X, and decides as they do."""
+    """It receives the same as scikit-learn's scorers, except for the columns of X, and leads to the same decisions."""
     by_name = {
         "accuracy": lambda model, X, y, sample_weight=None: model.score(X, y, sample_weight),
         "neg_log_loss": lambda *a, **k: sklearn.metrics.get_scorer("neg_log_loss")(*a, **k),
@@ -148,7 +148,7 @@ def test_what_a_function_of_estimator_and_rows_may_not_do():
 
 
 def test_training_rows_may_decide():
-    """As with HistGradientBoosting: without ``validation_fraction`` all rows are trained on, and their loss ends the fit."""
+    """As in HistGradientBoosting: without ``validation_fraction`` all rows are used for training, and their loss ends the fit."""
     plain = make(Regressor, n_estimators=20, learning_rate=0.5).fit(X, SIGNAL, WEIGHT)
     model = make(Regressor, n_estimators=20, learning_rate=0.5, n_iter_no_change=2, validation_fraction=None, tol=0.05)
     model.fit(X, SIGNAL, WEIGHT)
@@ -172,13 +172,13 @@ def test_more_rounds_remember_the_best_score(tmp_path):
         model.set_params(n_estimators=60).fit(X, SIGNAL)
         assert_array_equal(model.validation_score_, whole.validation_score_)
         assert_same_trees(model, whole)
-    # Scores of another kind do not compare.
+    # Scores of different kinds cannot be compared.
     other = make(Regressor, **{**settings, "n_estimators": n - 2}).fit(X, SIGNAL).set_params(n_estimators=60, scoring="r2").fit(X, SIGNAL)
     assert other.n_estimators_ >= n - 2 + 5
 
 
 def test_scores_that_are_no_numbers():
-    """A fit that stops by them has no best round, and says so, in place of a model of one tree."""
+    """A fit that stops by them has no best round and reports this, instead of returning a model of one tree."""
 
     def some(y, predicted, weight=None):
         calls.append(1)

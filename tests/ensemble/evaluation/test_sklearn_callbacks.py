@@ -1,4 +1,4 @@
-"""Callbacks of scikit-learn, which are there from 1.9 on."""
+"""Callbacks of scikit-learn, from version 1.9 on."""
 
 import pickle
 
@@ -15,7 +15,7 @@ callbacks = pytest.importorskip("sklearn.callback")
 
 
 class Recorder:
-    """What happens, in order; ``stop_after`` ends a fit."""
+    """Records calls in order; ``stop_after`` ends a fit."""
 
     max_propagation_depth = None
 
@@ -53,7 +53,7 @@ def test_tasks_and_models_so_far(kind):
             assert_same_trees(so_far, model[:i])
             assert_allclose(so_far.predict(X) == model.predict(X, n_trees=i), True)
     assert_same_trees(recorder.models[-1], model)
-    assert clone(model).fit(X, target(kind)) is not None  # which has the callbacks, too
+    assert clone(model).fit(X, target(kind)) is not None  # the clone has the callbacks, too
     assert recorder.seen.count("setup") == 2
 
 

@@ -1,4 +1,4 @@
-"""Rows that are passed as ``X_val``, and decide when a fit stops."""
+"""Rows passed as ``X_val``, which decide when a fit stops."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ STOPS = {"n_iter_no_change": 3, "tol": 1e-3}
 
 
 def stops_after(scores, patience, tol):
-    """How many rounds a fit has whose rounds come to these losses."""
+    """Return the number of rounds of a fit whose rounds have these losses."""
     return next((n for n in range(1, len(scores) + 1) if has_stalled(scores[:n], patience, tol)), len(scores))
 
 
@@ -31,7 +31,7 @@ def stops_after(scores, patience, tol):
     ("kind", "y"), [(Regressor, SIGNAL), (Classifier, LABELS), (Classifier, SIGNAL > 0), (Regressor, np.column_stack([SIGNAL, SIGNAL**2]))]
 )
 def test_the_loss_of_these_rows_decides(kind, y, weight):
-    """All rows of X are learnt from, and no round is left out."""
+    """All rows of X are used for training, and no round is skipped."""
     whole = make(kind, **FAST).fit(X[FIT], y[FIT])
     model = make(kind, **FAST, **STOPS).fit(X[FIT], y[FIT], X_val=X[VAL], y_val=y[VAL], sample_weight_val=weight)
     if kind is Classifier:
@@ -68,7 +68,7 @@ def test_a_scorer_decides(scoring, score):
 
 @pytest.mark.parametrize("classify", [False, True])
 def test_as_scikit_learns(classify):
-    """On a table of few values, where bins are exact; its losses are halves of squared errors, and scores are negative."""
+    """On a table of few values, for which bins are exact; its losses are halves of squared errors, and scores are negative."""
     rng = np.random.default_rng(0)
     table = rng.integers(0, 6, (600, 3)).astype(float)
     y = table[:, 0] + table[:, 1] * table[:, 2] + rng.normal(scale=4, size=600)

@@ -1,4 +1,4 @@
-"""What "auto" comes to in boosting, and that it is what a model was grown with wherever it goes."""
+"""The values of "auto" in boosting, which a model keeps wherever it goes."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def found(model):
 @given(st.integers(1, 10**7), st.integers(0, 10**6), st.sampled_from([0, 2, 3, 10]))
 def test_more_rows_never_mean_smaller_steps_of_trees_of_a_depth(n, more, n_classes):
     assert 0.1 <= by_size.learning_rate(n, n_classes) <= by_size.learning_rate(n + more, n_classes) <= 0.15
-    assert 1 <= by_size.min_samples_leaf(n) <= max(1, min(5, n // 2))  # so that there can be a split
+    assert 1 <= by_size.min_samples_leaf(n) <= max(1, min(5, n // 2))  # so that a split is possible
     least, most = sorted((by_size.split_shrinkage(n, n_classes), by_size.split_shrinkage(n + more, n_classes)))
     assert 0.0 <= least <= most <= 4.0
 
@@ -85,7 +85,7 @@ def test_two_classes_of_some_ten_thousands_of_rows_have_few_leaves(tmp_path):
     assert shape(fitted(learning_rate=0.3)) == (31, None, 0.3)
     assert shape(fitted(y=X[:, 0].round().clip(-1, 1)))[:2] == (None, 6)  # three classes
     assert shape(fitted(y=X[:, 0], kind=dtrees.GradientBoostingRegressor))[:2] == (None, 6)
-    going_on = few.set_params(warm_start=True, max_leaf_nodes=None, n_estimators=3).fit(X, y)  # nothing would limit its trees
+    going_on = few.set_params(warm_start=True, max_leaf_nodes=None, n_estimators=3).fit(X, y)  # otherwise its trees would have no limit
     assert shape(going_on) == (None, 6, 0.07)
     assert by_size.max_leaf_nodes(99_999, 2) == 31
     assert by_size.max_leaf_nodes(100_000, 2) is None
@@ -125,7 +125,7 @@ def test_effects_of_splits_are_shrunk_where_rows_are_few():
 
 def test_columns_of_levels_leave_none_to_nodes():
     model = dtrees.GradientBoostingRegressor(colsample_bylevel=0.4, **NONE_DRAWN).fit(X, SIGNAL)
-    assert model.max_features_ == 2  # of a level
+    assert model.max_features_ == 2  # for each level
     assert_same_trees(model.set_params(warm_start=True, n_estimators=5).fit(X, SIGNAL), model)
     again = dtrees.GradientBoostingRegressor(colsample_bylevel=0.4, **{**NONE_DRAWN, "n_estimators": 5}).fit(X, SIGNAL)
     assert_same_trees(model, again)

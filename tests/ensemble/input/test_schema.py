@@ -109,7 +109,7 @@ def test_polars_dtypes(column, kind, encoded):
     ],
 )
 def test_arrow_types_without_a_kernel(column, kind, encoded):
-    """Arrow can list their values, but not tell which are distinct."""
+    """Arrow can list their values, but not determine the distinct ones."""
     schema = Schema.infer(arrow(column))
     assert schema.columns[0].kind == kind
     np.testing.assert_array_equal(schema.encode(arrow(column))[0], encoded)
@@ -433,7 +433,7 @@ def test_text_that_was_hardly_meant_to_be_categories(values, message, as_frame):
     ],
 )
 def test_numbers_that_are_categories_are_numbered_in_their_order(values, dtype):
-    """Numbers from 0 on are their own, other small whole numbers are looked up in a table, others are searched for."""
+    """Numbers from 0 on are their own numbers, other small integers are looked up in a table, others are searched."""
     X = np.array(values, np.float64)[:, None]
     if dtype is np.int64:
         X = np.floor(np.nan_to_num(X, nan=6))

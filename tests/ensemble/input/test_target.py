@@ -1,4 +1,4 @@
-"""Targets, weights, and warnings that point at the line of the user's that they are about."""
+"""Targets, weights, and warnings that point to the user's line."""
 
 import enum
 import inspect
@@ -183,7 +183,7 @@ def test_labels_that_no_file_could_hold():
 
 @pytest.mark.parametrize("kind", [int, float, str, object])
 def test_many_classes_are_warned_of_once(kind):
-    """Of all rows: a partition, or an evaluation set, may well have few rows of each class."""
+    """Warned for all rows together: a partition, or an evaluation set, may well have few rows of each class."""
     labels = np.arange(30).astype(str if kind is object else kind).astype(kind)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -198,7 +198,7 @@ def test_fractions_are_no_classes():
         check_target(np.append(np.arange(50.0), 0.5), classify=True, name="it")
 
 
-# --- warnings point at the line of the user's that they are about ---
+# --- warnings point to the user's line ---
 
 
 X = np.arange(40.0)[:, None]

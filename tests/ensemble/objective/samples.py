@@ -1,4 +1,4 @@
-"""Rows for losses, and what losses say of them."""
+"""Rows for tests of losses."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def sample(loss, n_classes, n=200, seed=0):
     """Return targets, raw predictions and weights."""
     rng = np.random.default_rng(seed)
     target = rng.integers(0, n_classes, n).astype(np.int32) if n_classes else rng.gamma(2.0, size=n)
-    if isinstance(loss, Censored):  # a third each seen, censored on the right and known by an interval
+    if isinstance(loss, Censored):  # a third each observed, censored on the right, and known by an interval
         target = np.stack([target, target * np.choose(rng.integers(0, 3, n), [1.0, np.inf, 1.5])])
     return target, rng.normal(scale=2, size=(loss.n_outputs, n)), rng.uniform(0.1, 3, n)
 

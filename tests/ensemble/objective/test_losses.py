@@ -1,4 +1,4 @@
-"""Losses: what they are, beside scikit-learn's, what leaves hold, how far steps lead, and sums of floats that are exact."""
+"""Losses compared with scikit-learn's, leaf values, limits of steps, and exact sums of floats."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, make, trees
 from tests.examples import examples
 
-# --- losses beside squared error and log loss: what they are, what leaves hold, and that every way to grow trees gives the same ---
+# --- losses other than squared error and log loss: values, leaf values, and the same result for every way to grow trees ---
 
 
 AMOUNTS = np.exp(SIGNAL / 4)
@@ -31,7 +31,7 @@ measured = pytest.mark.parametrize(("loss", "parameters"), MEASURED, ids=str)
 
 
 def naive_quantile(values, weights, q):
-    """The least value up to which the rows weigh q of all, halfway to the next where they weigh just that."""
+    """The least value up to which the share q of the weight lies, or the midpoint to the next if that is exact."""
     rows = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0)
     wanted, below = q * float(sum(weight for _, weight in rows)), 0
     for i, (value, weight) in enumerate(rows):
@@ -56,7 +56,7 @@ def naive_value(residuals, weights, loss, parameters, delta):
     st.booleans(),
 )
 def test_quantiles(rows, q, weighted):
-    """The kernels, of all rows and of leaves, against sorted rows."""
+    """The kernels, for all rows and for leaves, compared with sorted rows."""
     values, weight = np.array([value for value, _ in rows]), np.array([weight for _, weight in rows], np.int64)
     count = weight if weighted else np.ones(len(rows), np.int64)
     given_weight = weight if weighted else weight[:0]
@@ -140,7 +140,7 @@ def test_exponential_loss_is_scikit_learns():
 
 
 def test_extreme_raw_predictions():
-    """Exponentials out of range become infinite or zero, and nothing else."""
+    """Exponentials out of range become infinite or zero, without other effects."""
     raw = np.array([[-1e308, -800.0, 0.0, 800.0, 1e308]])
     target = np.ones(5)
     g, h = derivatives(loss_for("poisson", 0), target, raw, 0)
@@ -184,7 +184,7 @@ def test_what_makes_no_sense_is_refused():
             fit(y=y, loss=loss)
         if loss != "poisson" or y[3]:
             weight = np.ones(len(y))
-            weight[3] = 0.0  # as good as absent
+            weight[3] = 0.0  # no effect
             assert np.isfinite(fit(y=y, loss=loss, weight=weight).predict(X)).all()
     with pytest.raises(ValueError, match=r"loss='poisson' is for targets that are not negative"):
         fit(loss="poisson", eval_set=[(X, low)])
@@ -264,7 +264,7 @@ def test_a_class_without_weight_has_a_finite_start():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(st.floats(-800, 800), st.floats(-5, 5)), min_size=1, max_size=40))
 def test_binary_loss_is_precise(margins):
-    """Also where the loss is tiny, and where it is nearly the margin."""
+    """Also if the loss is tiny, and if it is nearly the margin."""
     raw = np.array(margins)
     for label, sign in ((0, 1.0), (1, -1.0)):
         target = np.full(raw.size, label, np.int32)
@@ -272,7 +272,7 @@ def test_binary_loss_is_precise(margins):
         np.testing.assert_allclose(pointwise(BinaryLogLoss(), target, raw[None]), wanted, rtol=1e-15, atol=1e-322)
 
 
-# --- newton steps of losses with a log link: none leads past the smallest loss of its leaf, whatever the targets are ---
+# --- Newton steps of losses with a log link: none leads beyond the smallest loss of its leaf, for any targets ---
 
 
 LINKED_LOSSES = [Poisson(), Gamma(), Tweedie(1.1), Tweedie(1.5), Tweedie(1.9)]
@@ -281,7 +281,7 @@ LINKED_LOSSES = [Poisson(), Gamma(), Tweedie(1.1), Tweedie(1.5), Tweedie(1.9)]
 @examples(50)
 @given(st.sampled_from(LINKED_LOSSES), st.lists(st.tuples(st.floats(1e-4, 1e4), st.floats(-5.0, 5.0)), min_size=1, max_size=5))
 def test_no_step_leads_past_the_smallest_loss(loss: Any, rows: list[tuple[float, float]]) -> None:
-    """The derivative by the step, of the rows of a leaf, has not changed its sign at the end of the step."""
+    """The derivative of a leaf's loss by the step has not changed its sign at the end of the step."""
     target, raw = (np.array(values) for values in zip(*rows, strict=True))
     g, h = np.empty(target.shape[0]), np.empty(target.shape[0])
 
@@ -304,7 +304,7 @@ def test_no_step_leads_past_the_smallest_loss(loss: Any, rows: list[tuple[float,
 
 @pytest.mark.parametrize(("loss", "outlier"), [("poisson", 1e4), ("poisson", 1e8), ("gamma", 1e4), ("gamma", 1e-6), ("tweedie", 1e6)])
 def test_predictions_stay_with_the_data(loss: str, outlier: float) -> None:
-    """One row is far from all others; the loss falls in every round."""
+    """One row is an extreme outlier; the loss decreases in every round."""
     y = np.ones(2_000)
     y[7] = outlier
     X = np.random.default_rng(0).normal(size=(y.shape[0], 2))
@@ -315,7 +315,7 @@ def test_predictions_stay_with_the_data(loss: str, outlier: float) -> None:
 
 
 def test_rising_losses_are_an_error() -> None:
-    """A learning rate that is too large is named long before numbers overflow."""
+    """A learning rate that is too large is reported long before numbers overflow."""
     X, y = np.arange(100.0)[:, None], np.arange(100.0)
     message = r"boosting has diverged: the mean loss of the training rows was .* after round 1 and is .* a smaller learning_rate than 2.5"
     with pytest.raises(ValueError, match=message):

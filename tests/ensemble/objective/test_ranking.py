@@ -1,4 +1,4 @@
-"""LambdaMART and measures of rankings, against plain twins, scikit-learn and LightGBM."""
+"""LambdaMART and ranking metrics, compared with plain implementations, scikit-learn and LightGBM."""
 
 import math
 
@@ -11,7 +11,7 @@ from dtrees.ensemble.objective.ranking import LambdaRank
 
 
 def queries(n=80, n_queries=6, seed=0, together=False):
-    """Relevances and queries, whose rows lie apart, or not."""
+    """Relevances and queries, whose rows are scattered or ``together``."""
     rng = np.random.default_rng(seed)
     qid = rng.integers(0, n_queries, n).astype(float)
     return np.stack([rng.integers(0, 4, n).astype(float), np.sort(qid) if together else qid]), np.round(rng.normal(size=n), 1)
@@ -59,7 +59,7 @@ def test_derivatives_are_those_of_all_pairs(loss, weighted):
 
 @pytest.mark.parametrize("truncation", [30, 3])
 def test_derivatives_are_lightgbms(truncation):
-    """Leaves are minus gradients over hessians of their rows, but for what LightGBM looks up in a table."""
+    """Leaves are negative gradients over hessians of their rows, up to LightGBM's use of a table."""
     lightgbm = pytest.importorskip("lightgbm")
     target, raw = queries(together=True)
     loss = LambdaRank(truncation)
@@ -97,7 +97,7 @@ def test_map():
     raw = raw + np.arange(80) / 1e6
     each = [average_precision_score(target[0, rows] > 0, raw[rows]) for rows in (target[1] == query for query in np.unique(target[1]))]
     assert_allclose(LambdaRank().measure("map", target, raw[np.newaxis], None), np.mean(each))
-    # By hand: hits at 1 and 3 of 3 relevant rows, of which 2 could be among the first 2.
+    # By hand: hits at 1 and 3 of 3 relevant rows, two of which could be among the first 2.
     target, raw = np.array([[1.0, 0.0, 2.0, 1.0], [7.0] * 4]), -np.arange(4.0)
     assert_allclose(LambdaRank().measure("map@2", target, raw[np.newaxis], None), 1 / 2)
     assert_allclose(LambdaRank().measure("map@3", target, raw[np.newaxis], None), (1 + 2 / 3) / 3)

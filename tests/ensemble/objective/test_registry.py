@@ -1,4 +1,4 @@
-"""Every registered loss is tested here, and that a loss or an objective of one's own works with all that there is."""
+"""Every registered loss is tested here, and a user-defined loss or objective works with all features."""
 
 import pickle
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dtrees.ensemble.objective.registry import loss_for, register_loss, register
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make
 
-# --- every registered loss is tested here, and that a loss of one's own works with all that there is ---
+# --- every registered loss, and a user-defined loss that works with all features ---
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def poisson():
 
 COUNTS = np.random.default_rng(4).poisson(np.exp(SIGNAL / 4)).astype(float)
 REGISTERED = [*registered_losses(), ("own", 0, Poisson())]
-#: Of which a row has a value by itself; others have tests of their own.
+#: Losses with a value for each row; others have separate tests.
 by_row = pytest.mark.parametrize(
     ("name", "n_classes", "loss"), [case for case in REGISTERED if not case[2].takes_all_rows], ids=lambda case: str(case)
 )
@@ -62,7 +62,7 @@ every_loss = pytest.mark.parametrize(("name", "n_classes", "loss"), REGISTERED, 
 @by_row
 def test_gradients_are_differences_of_the_loss(name, n_classes, loss):
     target, raw, _ = sample(loss, n_classes)
-    factor = 0.5 if name in ("squared_error", "poisson", "gamma", "tweedie") else 1.0  # of these, derivatives are of one half
+    factor = 0.5 if name in ("squared_error", "poisson", "gamma", "tweedie") else 1.0  # derivatives of these are of half the loss
     for output in range(loss.n_outputs):
         g, h = derivatives(loss, target, raw, output)
         up, down = raw.copy(), raw.copy()
@@ -89,7 +89,7 @@ def test_the_initial_prediction_is_the_best_constant(name, n_classes, loss, weig
     raw = np.repeat(initial[:, np.newaxis], target.shape[-1], axis=1)
     if loss.measures_leaves:
         near = [np.average(pointwise(loss, target, raw + step), weights=weight) for step in (-1e-3, 0.0, 1e-3)]
-        assert near[1] <= min(near) + 1e-12 or name == "huber"  # which starts from the median
+        assert near[1] <= min(near) + 1e-12 or name == "huber"  # huber starts from the median
         return
     for output in range(loss.n_outputs):
         g, _ = derivatives(loss, target, raw, output)
@@ -122,7 +122,7 @@ def test_no_two_losses_of_a_name():
 
 
 def test_a_loss_of_ones_own(poisson, tmp_path):
-    """Whatever the estimator can do, it can do with a loss that was registered."""
+    """All features of the estimator work with a registered loss."""
     settings = {"loss": "own", "n_estimators": 30, "min_child_weight": 0.1, "max_features": None}
     model = make(dtrees.GradientBoostingRegressor, **settings, eval_metric="mae")
     model = model.fit(X, COUNTS, WEIGHT, eval_set=[(X, COUNTS, WEIGHT)], checkpoint=tmp_path / "checkpoint")
@@ -146,7 +146,7 @@ def test_a_loss_of_ones_own(poisson, tmp_path):
 
 
 def test_a_loss_of_ones_own_on_a_cluster(poisson):
-    """Where workers have registered it too, as threads of this process have."""
+    """If workers have registered it, too, as threads of this process have."""
     model = make(dtrees.GradientBoostingRegressor, loss="own", max_features=None)
     frame = pd.DataFrame(X, columns=list("abcde"))
     here = make(dtrees.GradientBoostingRegressor, loss="own", max_features=None).fit(frame, COUNTS)
@@ -157,7 +157,7 @@ def test_a_loss_of_ones_own_on_a_cluster(poisson):
         assert_array_equal(model.predict(parts).compute(), here.predict(frame))
 
 
-# --- objectives of the user's own ---
+# --- user-defined objectives ---
 
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
@@ -190,7 +190,7 @@ every_case = pytest.mark.parametrize(("kind", "y", "objective", "loss"), CASES, 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 @every_case
 def test_the_losses_there_are(kind, y, objective, loss, weight):
-    """An objective with the derivatives of a loss gives its trees, but for rounding; both start from zero."""
+    """An objective with the derivatives of a loss gives its trees, up to rounding; both start from zero."""
     settings = {"subsample": 0.8, "max_depth": 3, "min_child_weight": 0.9, "n_estimators": 3}
     own = make(kind, loss=objective, **settings).fit(X, y, weight)
     theirs = make(kind, loss=loss, init="zero", **settings).fit(X, y, weight)
@@ -222,7 +222,7 @@ def test_arrays_are_whole_and_in_order():
         assert_array_equal(weight, np.where(held_out, 0.0, WEIGHT))
         assert_allclose(raw, np.zeros(N) if round_ == 0 else list(model.staged_predict(X))[round_ - 1], atol=1e-12)
 
-    # What the function does to its arguments stays with it.
+    # The function cannot change its arguments for others.
     def spoil(y, raw, weight):
         result = raw - y, np.ones(len(y))
         y[:] = raw[:] = np.nan
@@ -232,7 +232,7 @@ def test_arrays_are_whole_and_in_order():
 
 
 def test_predictions_are_by_the_loss_that_was_fitted(tmp_path):
-    """Whatever the parameter is set to afterwards; so are files and copies."""
+    """Whatever the parameter is set to afterwards; the same holds for files and copies."""
     for kind, y, fitted, other in (
         (Regressor, np.exp(SIGNAL), "poisson", "squared_error"),
         (Regressor, SIGNAL, squared, "poisson"),

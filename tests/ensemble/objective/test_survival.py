@@ -1,4 +1,4 @@
-"""Losses of censored times, against plain twins and XGBoost."""
+"""Losses of censored times, compared with plain implementations and XGBoost."""
 
 import math
 
@@ -20,7 +20,7 @@ def right_censored(n=60, seed=0, ties=True):
 
 
 def naive_partial_likelihood(target, raw, weight):
-    """The loss in the sum over events, by risk sets in full."""
+    """The loss as a sum over events, with complete risk sets."""
     time, seen = target[0], target[0] == target[1]
     total = 0.0
     for i in np.flatnonzero(seen):
@@ -42,7 +42,7 @@ def test_cox_is_the_partial_likelihood(weighted):
     seen = target[0] == target[1]
     measured = Cox().measure("loss", target, raw[np.newaxis], weight if weighted else None)
     assert_allclose(measured, naive_partial_likelihood(target, raw, weight) / weight[seen].sum())
-    # Rows without weight, and a constant, change nothing.
+    # Rows without weight, and a constant, have no effect.
     kept = weight > 0
     assert_allclose(Cox().derive(target[:, kept], raw[np.newaxis, kept] + 700.0, weight[kept])[:, 0], [g[kept], h[kept]], atol=1e-12)
 
@@ -56,7 +56,7 @@ def test_cox_survives_wild_predictions():
 
 
 def assert_xgboosts(target, raw, g, h, **parameters):
-    """Compare with the leaves of a tree of XGBoost's: minus gradients over hessians of their rows."""
+    """Compare with the leaves of a tree of XGBoost: negative gradients over hessians of their rows."""
     xgboost = pytest.importorskip("xgboost")
     column = np.argsort(np.argsort(-g / (h + 0.1)))[:, np.newaxis]
     data = xgboost.DMatrix(column, base_margin=raw)
@@ -74,7 +74,7 @@ def assert_xgboosts(target, raw, g, h, **parameters):
 
 
 def test_cox_has_the_derivatives_of_xgboost():
-    """Without ties, of whose events it counts only those that come before a row in the order of the table."""
+    """Without ties: of these, XGBoost only counts events that come before a row in the order of the table."""
     target, raw = right_censored(ties=False).astype(np.float32).astype(float), RNG.normal(size=60).astype(np.float32).astype(float)
     assert_xgboosts(target, raw, *Cox().derive(target, raw[np.newaxis], None)[:, 0], objective="survival:cox")
 
@@ -131,7 +131,7 @@ def test_aft_is_the_likelihood(distribution):
     sure[20:30] = False
     assert sure.sum() > 120
     assert_allclose(pointwise(loss, target, raw)[sure], wanted[sure], rtol=1e-5, atol=1e-12)
-    # Of a narrow interval: the density, times its width.
+    # For a narrow interval: the density times its width.
     narrow = -law.logpdf(lower / scale)[20:30] - np.log((upper - lower)[20:30] / scale)
     assert_allclose(pointwise(loss, target, raw)[20:30], narrow, rtol=1e-6)
     for far in (-1e4, 1e4):

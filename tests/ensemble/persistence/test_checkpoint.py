@@ -1,4 +1,4 @@
-"""Checkpoints: a fit that is cut short anywhere goes on to the very model of an unbroken one; nothing else is taken for it."""
+"""Checkpoints: a fit that is interrupted anywhere continues to the model of an uninterrupted one; other checkpoints are refused."""
 
 import errno
 import logging
@@ -21,7 +21,7 @@ from tests.examples import examples
 
 
 class Killed(BaseException):
-    """What ends a run here, so that nothing can catch it by mistake."""
+    """Ends a run here; nothing can catch it by mistake."""
 
 
 def kill_after(n):
@@ -45,7 +45,7 @@ def arguments(kind):
 
 
 def assert_same(one, other):
-    """Check that two fitted models are the same in every byte of what a model file would hold."""
+    """Check that two fitted models are equal in every byte of a model file."""
     (state, arrays), (other_state, other_arrays) = one._to_state(), other._to_state()
     assert state == other_state
     assert list(arrays) == list(other_arrays)
@@ -77,7 +77,7 @@ def test_going_on_is_the_unbroken_run(kind, n_done, tmp_path):
 
 @every_ensemble
 def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
-    """The second run grows only what the first did not."""
+    """The second run grows only the trees that the first did not."""
     from dtrees.engine.shard.tree_state import TreeState
 
     grown = []
@@ -87,7 +87,7 @@ def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
         make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0, callbacks=[kill_after(5)])
     first, grown[:] = list(grown), []
     make(kind).fit(*data, **sets, checkpoint=tmp_path / "c", checkpoint_interval=0)
-    # Callbacks hear of a forest's tree before its batch is saved, a round after.
+    # Callbacks are called for a forest's tree before its batch is saved, for a round after it.
     n_done = 4 if kind in FORESTS else 5
     per_round = 3 if kind is dtrees.GradientBoostingClassifier else 1
     assert sorted(first) == list(range(5 * per_round))
@@ -98,7 +98,7 @@ def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
 @pytest.mark.parametrize("moment", ["temporary", "between", "none"])
 @pytest.mark.parametrize("system", ["local", "memory"])
 def test_killed_while_a_checkpoint_is_written(kind, moment, system, tmp_path, monkeypatch):
-    """Whenever a run dies, there is a whole checkpoint, if perhaps the one before."""
+    """Whenever a run dies, there is a complete checkpoint, perhaps the previous one."""
     path = str(tmp_path / "checkpoint") if system == "local" else f"memory://{tmp_path.name}/{kind.__name__}/{moment}"
     put, n_written = checkpoints._put, []
 
@@ -205,13 +205,13 @@ def test_another_fit_is_refused(parameters, data, message, tmp_path):
         make(dtrees.GradientBoostingRegressor, **parameters).fit(*data, checkpoint=path)
     with pytest.raises(ValueError, match="estimator was GradientBoostingRegressor, is RandomForestRegressor"):
         make(dtrees.RandomForestRegressor).fit(X, SIGNAL, checkpoint=path)
-    model = make(dtrees.GradientBoostingRegressor).fit(X, SIGNAL, checkpoint=path)  # nothing has been lost
+    model = make(dtrees.GradientBoostingRegressor).fit(X, SIGNAL, checkpoint=path)  # nothing was lost
     assert_same(model, make(dtrees.GradientBoostingRegressor).fit(X, SIGNAL))
 
 
 @pytest.mark.parametrize("kind", [dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor], ids=lambda kind: kind.__name__)
 def test_more_or_fewer_trees(kind, tmp_path):
-    """How many there are to be is no part of what a checkpoint is of."""
+    """The number of trees is not part of a checkpoint's identity."""
     path = tmp_path / "checkpoint"
     settings = {"oob_score": True} if kind is dtrees.RandomForestRegressor else {}
     broken_fit(path, kind=kind, **settings)
@@ -222,7 +222,7 @@ def test_more_or_fewer_trees(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
 def test_early_stopping_is_decided_alike(kind, tmp_path):
-    """Also by what comes after the checkpoint, and by a callback with a memory."""
+    """Also by rounds after the checkpoint, and by a callback with a state."""
     y = target(kind)
     train, sets = (X[:180], y[:180]), [(X[180:], y[180:])]
 
@@ -364,7 +364,7 @@ def test_what_cannot_be_that_of_a_fit_is_refused(fit, change, random_state, tmp_
 
 
 def test_digests_of_columns_do_not_depend_on_their_neighbours():
-    """As they are cut into blocks on a cluster, some of which may hold narrower floats than the whole table."""
+    """Columns are divided into blocks on a cluster, some of which may have narrower floats than the whole table."""
     columns = [X[:, 0], X[:, 1].astype(np.float32), np.arange(300) % 7]
     whole = checkpoints.column_digests(presort(columns))
     assert whole == [digest for column in columns for digest in checkpoints.column_digests(presort([column]))]
@@ -373,7 +373,7 @@ def test_digests_of_columns_do_not_depend_on_their_neighbours():
 
 @pytest.mark.parametrize("kind", [dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor])
 def test_a_full_disk(kind, tmp_path, monkeypatch):
-    """Where there is a checkpoint, the fit goes on with that; where there is none, the error names the file."""
+    """With an existing checkpoint, the fit continues; without one, the error names the file."""
     (data, _), path, put = arguments(kind), tmp_path / "checkpoint", checkpoints._put
     written = []
 

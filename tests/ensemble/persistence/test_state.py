@@ -66,7 +66,7 @@ def test_going_on_from_a_model_that_did_not_keep_how_it_was_grown(kind):
 
 @pytest.mark.parametrize("n_nodes", ["few", "many"])
 def test_a_pickle_is_a_few_arrays(n_nodes):
-    """joblib keeps a file open for each array that it maps into memory."""
+    """joblib opens a file for each array that it maps into memory."""
     arrays = []
 
     class Counting(pickle.Pickler):

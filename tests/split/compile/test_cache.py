@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, and what they depend on."""
+"""Location of compiled kernels, and what they depend on."""
 
 import ast
 import importlib
@@ -30,7 +30,7 @@ def fresh_kernel():  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Path]]:
-    """Where kernels are kept, to be changed; temporary files are apart too."""
+    """The locations of kernels, as a list to be changed; temporary files are redirected, too."""
     found = [tmp_path / "beside the package", tmp_path / "of the user"]
     monkeypatch.setattr(cache, "_places", lambda: found)
     monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
@@ -41,7 +41,7 @@ def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Pat
 
 
 def not_writable(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
-    """Have places be read only, for whoever runs the tests."""
+    """Make folders read-only, whatever the rights of the user."""
     is_writable = cache._is_writable
     monkeypatch.setattr(cache, "_is_writable", lambda folder: folder.parent not in places and is_writable(folder))
 
@@ -160,7 +160,7 @@ def test_types_of_the_same_name_are_told_apart() -> None:
 
 
 class Others:
-    """What other machines have, in memory."""
+    """The kernels of other machines, in memory."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, str], bytes] = {}
@@ -195,7 +195,7 @@ def test_kernels_of_others(places: list[Path], tmp_path: Path) -> None:
 
 
 def test_kernels_that_cannot_be_kept_are_not_waited_for(places: list[Path]) -> None:
-    """One that refers to an object of this process: others hear that it is of no use to them."""
+    """A kernel that refers to an object of this process: others are notified that they cannot use it."""
     others, numbers = Others(), np.arange(10**6)
     cache.exchange_with(others.ask)
     try:
@@ -211,7 +211,7 @@ def test_kernels_that_cannot_be_kept_are_not_waited_for(places: list[Path]) -> N
 
 
 def imported_names(path: Path) -> dict[str, str]:
-    """Names that a file imports from the package, and from where."""
+    """Return the names that a file imports from the package, and their modules."""
     return {
         alias.asname or alias.name: node.module
         for node in ast.walk(ast.parse(path.read_text()))

@@ -1,4 +1,4 @@
-"""A second process that compiles kernels."""
+"""A helper process that compiles kernels."""
 
 import os
 import pickle
@@ -36,7 +36,7 @@ def wait_until_killed() -> None:
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Give a cache folder in which no helper is at work, here or in another test process."""
+    """Yield a cache folder without a helper, of this test process or another."""
     place = tmp_path / "cache"
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(place))
     monkeypatch.setattr(cache.config, "CACHE_DIR", str(place))
@@ -58,7 +58,7 @@ def wait_for(path: Path) -> None:
 
 
 def test_one_helper_serves_all_processes(tmp_path: Path, folder: Path) -> None:
-    """Another one ends at once, and nobody starts one while one runs; it goes on when the process that started it has ended."""
+    """Another helper ends at once, and none is started while one runs; it continues after the process that started it."""
     program = f"""
 from dtrees.split.compile import helper
 from tests.split.compile.test_helper import fail, touch, wait_until_killed
@@ -78,7 +78,7 @@ helper.compile_elsewhere(wait_until_killed)
         assert helper._helper is None
         assert helper._start().wait(60) == 0
         assert order is not None
-        assert order.exists()  # the other one is to do it
+        assert order.exists()  # the other helper is to carry it out
     finally:
         os.kill(owner, signal.SIGKILL)
     while helper.helper_runs():
@@ -90,7 +90,7 @@ helper.compile_elsewhere(wait_until_killed)
 
 
 def test_a_helper_without_work_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    """It does all that was ordered until then, and another one is started for what comes later."""
+    """It carries out all pending orders, and another one is started for later ones."""
     monkeypatch.setattr(helper, "_IDLE", 0.1)
     monkeypatch.setattr(sys, "argv", ["", str(folder)])
     monkeypatch.setattr(helper, "_start", lambda: None)
@@ -103,18 +103,18 @@ def test_a_helper_without_work_ends(monkeypatch: pytest.MonkeyPatch, folder: Pat
 
 
 def test_nobody_starts_another_helper_while_one_starts(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    """Commands that end early, one after the other, leave one helper."""
+    """Consecutive commands that end early leave one helper."""
     started: list[int] = []
     monkeypatch.setattr(helper, "_start", lambda: started.append(1))
     for name in ("first", "second"):
         assert helper.compile_elsewhere(touch, str(tmp_path / name), name=name)
     assert started == [1]
-    os.utime(folder / "helper.pid", (0, 0))  # it has failed
+    os.utime(folder / "helper.pid", (0, 0))  # as if it had failed
     assert not helper.helper_runs()
 
 
 def test_an_order_that_comes_when_a_helper_ends(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    """It is not lost: whoever gives it sees a helper that runs."""
+    """It is not lost: the process that gives it sees a helper that runs."""
     monkeypatch.setattr(helper, "_IDLE", 0.0)
     monkeypatch.setattr(sys, "argv", ["", str(folder)])
     release = FileLock.release
@@ -148,13 +148,13 @@ def double(x):  # type: ignore[no-untyped-def]
 
 @lean_entry
 def triple(x):  # type: ignore[no-untyped-def]
-    """Another one, which this process compiles."""
+    """Another kernel, which this process compiles."""
     return 3.0 * x
 
 
 @pytest.mark.parametrize("how", ["it works", "it is killed", "it fails"])
 def test_kernels_are_compiled_by_two_processes(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """This process has them all in the end, whatever becomes of the helper."""
+    """This process has all of them in the end, whatever happens to the helper."""
     if how == "it fails":
         monkeypatch.setattr(helper, "compile_kernel", fail)
     if how == "it is killed":

@@ -1,4 +1,4 @@
-"""Kernels that several processes need at the same time, and those that are compiled apart from their callers."""
+"""Kernels that several processes need at the same time, and kernels that are compiled separately from their callers."""
 
 import json
 import os
@@ -42,7 +42,7 @@ DTYPES = "float32", "float64", "int32", "int64", "uint8"
 
 
 def run_together(folder: Path, dtypes: list[str]) -> list[list[list]]:
-    """Return the results of ``halves`` in one process each, and which kernels each of them compiled."""
+    """Return the results of ``halves`` in one process each, and the kernels that each of them compiled."""
     (folder / "kernels.py").write_text(SOURCE)
     paths = os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])
     processes = [
@@ -58,7 +58,7 @@ def run_together(folder: Path, dtypes: list[str]) -> list[list[list]]:
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
-    for process in processes:  # all begin before the first is waited for
+    for process in processes:  # all begin before the first is joined
         process.stdin.write("\n")
         process.stdin.flush()
     return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
@@ -124,7 +124,7 @@ def test_parts_with_any_numba(monkeypatch, patches, options):
     assert is_compiled_alone != patches
 
 
-# --- kernels that are compiled apart from their callers, in processes that load some of them from disk ---
+# --- kernels compiled separately from their callers, in processes that load some of them from disk ---
 
 
 APART = """
@@ -189,12 +189,12 @@ def run(folder: Path, *names: str, program: str = "apart.py") -> list[str]:
 def test_kernels_apart(tmp_path: Path) -> None:
     (tmp_path / "apart.py").write_text(APART)
     assert run(tmp_path, "one") == ["one 13.0 0"]
-    assert run(tmp_path, "one") == ["one 13.0 1"]  # and what it calls is found
-    assert run(tmp_path, "other") == ["other 19.0 0"]  # compiled against what was loaded
+    assert run(tmp_path, "one") == ["one 13.0 1"]  # and the kernel that it calls is found
+    assert run(tmp_path, "other") == ["other 19.0 0"]  # compiled against the loaded kernel
     assert run(tmp_path, "other", "one") == ["other 19.0 1", "one 13.0 1"]
     (file,) = (tmp_path / "cache").rglob("apart.total-*.kernel")
     file.unlink()
-    assert run(tmp_path, "one") == ["one 13.0 1"]  # what is missing is compiled
+    assert run(tmp_path, "one") == ["one 13.0 1"]  # the missing kernel is compiled
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""Methods of a task: what differs by the type of a hidden field is compiled for each, what calls it once."""
+"""Methods of a task: code that depends on the type of a hidden field is compiled for each type, their caller once."""
 
 import threading
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ def never_called(task, times):  # type: ignore[no-untyped-def]
 
 @lean_entry
 def areas(task, n):  # type: ignore[no-untyped-def]
-    """Call the method up to ``n`` times; or the other one."""
+    """Call the method up to ``n`` times, or the other one."""
     total = task.shape.factor
     for k in range(n):
         total += scaled_area(task, k)
@@ -96,7 +96,7 @@ def test_one_caller_for_all_kinds() -> None:
 
 
 def test_kinds_have_tables_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where threads ask at the same time."""
+    """Also if threads request them at the same time."""
     monkeypatch.setattr(METHODS, "_known", {})
     found: list[Any] = []
     forms = [Circle(1.0), Box(np.zeros(2), 1)] * 4

@@ -1,4 +1,4 @@
-"""What is replaced in Numba, and named tuples that kernels get by reference."""
+"""Replaced attributes of Numba, and named tuples that kernels receive by reference."""
 
 import signal
 import sys
@@ -20,13 +20,13 @@ from dtrees.split.compile.kernels import kernel, lean_entry, lean_kernel
 
 if_patched = pytest.mark.skipif(not PATCHES_NUMBA, reason="this Numba is not patched")
 
-# --- what is replaced in Numba ---
+# --- replaced attributes of Numba ---
 
 
 @if_patched
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
 def test_interrupts_wait_for_the_machine_code() -> None:
-    """What a handler raises while LLVM hands it over would be lost, and so would the machine code."""
+    """An exception of a handler during the call from LLVM would be lost, and so would the machine code."""
     handled = []
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -35,7 +35,7 @@ def test_interrupts_wait_for_the_machine_code() -> None:
         if frame.f_code.co_name.startswith("_raw_object_cache"):  # llvmlite, called by LLVM
             raise KeyboardInterrupt
 
-    now = time.time_ns()  # so that this kernel is on no disk
+    now = time.time_ns()  # so that this kernel is not on disk
 
     @kernel
     def later(x):  # type: ignore[no-untyped-def]
@@ -57,7 +57,7 @@ def test_interrupts_wait_for_the_machine_code() -> None:
 @if_patched
 @pytest.mark.slow
 def test_others_are_compiled_by_numba_as_ever() -> None:
-    """Nothing of Numba stays changed."""
+    """No attribute of Numba stays changed."""
     before = TargetConfig.__eq__
 
     @kernel
@@ -81,7 +81,7 @@ def test_others_are_compiled_by_numba_as_ever() -> None:
 
 @if_patched
 def test_what_is_replaced_in_numba_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numba still calls all that is replaced, and nothing of it stays so."""
+    """Numba still uses all replaced attributes, and none stays replaced."""
     called = set()
 
     def noted(place: tuple[Any, str], replacement: Any) -> Any:
@@ -91,11 +91,11 @@ def test_what_is_replaced_in_numba_is_used(monkeypatch: pytest.MonkeyPatch) -> N
 
         return call
 
-    text = numba_pipeline.arrayobj, "raise_with_shape_context", numba_pipeline._raise_mismatch  # known by what it is; see above
+    text = numba_pipeline.arrayobj, "raise_with_shape_context", numba_pipeline._raise_mismatch  # compared by identity; see above
     usual = [(owner, name, vars(owner)[name]) for owner, name, _ in numba_pipeline._REPLACED]
     noting = tuple((owner, name, noted((owner, name), ours)) for owner, name, ours in numba_pipeline._REPLACED if name != text[1])
     monkeypatch.setattr(numba_pipeline, "_REPLACED", (*noting, text))
-    now = time.time_ns()  # so that this kernel is on no disk
+    now = time.time_ns()  # so that this kernel is not on disk
 
     @kernel
     def mixed(out, x):  # type: ignore[no-untyped-def]
@@ -104,7 +104,7 @@ def test_what_is_replaced_in_numba_is_used(monkeypatch: pytest.MonkeyPatch) -> N
             y[i] = min(now, x[i] + 1)
         out[:] = y
 
-    for out in (np.zeros(3, np.int64), np.zeros(3)):  # for other types, what has the same types is found again
+    for out in (np.zeros(3, np.int64), np.zeros(3)):  # for other types, a kernel with equal types is found
         mixed(out, np.arange(3))
         assert out.tolist() == [1, 2, 3]
     assert called == {(owner, name) for owner, name, _ in noting}
@@ -122,7 +122,7 @@ def test_who_listens_to_numba_is_told() -> None:
     assert [one.is_start for _, one in told.buffer] == [True, False]
 
 
-# --- named tuples that kernels get by reference ---
+# --- named tuples that kernels receive by reference ---
 
 
 @by_reference
@@ -194,7 +194,7 @@ def test_fields() -> None:
 
 
 def test_what_the_reference_leads_to_is_read_anew() -> None:
-    """Nothing is remembered of a tuple at the same address."""
+    """Nothing is cached about a tuple at the same address."""
     results = []
     for number in range(5):
         outer = make()
@@ -208,7 +208,7 @@ def test_arrays_are_released() -> None:
     before = sys.getrefcount(outer.one.array)
     for _ in range(10):
         assert sum_twice(outer, 3) == 48.0
-    after = sys.getrefcount(outer.one.array)  # pytest holds on to what is in an assertion
+    after = sys.getrefcount(outer.one.array)  # pytest keeps references to objects in an assertion
     assert after == before
 
 

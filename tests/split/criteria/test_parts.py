@@ -47,7 +47,7 @@ def total_of(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
 def test_squared_error_and_newton(left: tuple[int, int], right: tuple[int, int], penalty: float) -> None:
     for criterion, r in ((SQUARED_ERROR, 0.0), (NEWTON, penalty)):
         exact = float(naive.exact_gain(left, total_of(left, right), naive.SplitLimits(criterion, penalty=r)))
-        size = sum(g * g / (h + r) for g, h in (left, right))  # what the difference is taken of
+        size = sum(g * g / (h + r) for g, h in (left, right))  # the terms of the difference
         assert float_gain(criterion, left, right, r) == pytest.approx(exact, rel=1e-9, abs=1e-14 * size)
 
 
@@ -92,7 +92,7 @@ amounts = st.one_of(st.integers(0, 20), st.integers(0, 2**59))
 @example((455_232_322_685_202_240, 3_885_386_501_765_429), (23, 1), 1.0, False)  # the right side weighs less than a rounding error
 def test_no_score_by_poisson_deviance_is_above_its_bound(left: tuple[int, int], right: tuple[int, int], ratio: float, near: bool) -> None:
     value = criterion_named(POISSON).for_kernels(0, 0.0)
-    if near:  # means that hardly differ, or as much as where the bound is sharp
+    if near:  # means that hardly differ, or differ as much as where the bound is sharp
         right = (int(left[0] * ratio * (right[1] / left[1])), right[1])
     (x, a), (y, b) = left, right
     sides = float(x), float(a), float(y), float(b)
@@ -127,13 +127,13 @@ def test_an_empty_side_has_no_score(criterion: str) -> None:
 def test_known_gains() -> None:
     # Targets 0, 0 | 3, 3: the sum of squares falls from 9 to 0.
     assert float_gain(SQUARED_ERROR, (0, 2), (6, 2)) == 9.0
-    # Two and two of two classes, parted: impurity 1/2 (1 bit) times weight 4.
+    # Two rows of each of two classes, separated: impurity 1/2 (1 bit) times weight 4.
     assert float_gain(GINI, (0, 2), (2, 2)) == 2.0
     assert float_gain(ENTROPY, (0, 2), (2, 2)) == 4.0
     assert class_gain(GINI, [1, 0, 0], [0, 1, 1]) == pytest.approx(3 * (2 / 3) - 2 * (1 / 2))
     # Chen and Guestrin (2016), equation 7, without the half: 4/3 + 9/4 - 1/6.
     assert float_gain(NEWTON, (2, 2), (-3, 3), 1.0) == pytest.approx(4 / 3 + 9 / 4 - 1 / 6)
-    # A penalty can make a split a loss.
+    # A penalty can make the gain of a split negative.
     assert float_gain(NEWTON, (1, 1), (1, 1), 1.0) < 0.0
 
 
@@ -144,7 +144,7 @@ def test_known_gains() -> None:
     st.one_of(st.sampled_from([0.0, 1.0, 2.0**30]), st.floats(0.0, 1.2)),
 )
 def test_newton_with_an_l1_penalty(left: tuple[int, int], right: tuple[int, int], penalty: float, l1: float) -> None:
-    """The textbook's formula in fractions; thresholds up to beyond a side's sum."""
+    """Compared with the textbook's formula in fractions; thresholds up to beyond a side's sum."""
     (x, a), (y, b) = left, right
     l1 = l1 if l1 >= 1.0 or l1 == 0.0 else l1 * abs(x)
     limits = naive.SplitLimits(naive.NEWTON_L1, penalty=penalty, l1=l1)

@@ -1,4 +1,4 @@
-"""Best-first growth: which nodes are left out while a tree is grown, and which are taken away in the end."""
+"""Best-first growth: nodes that are skipped while a tree is grown, and nodes that are removed at the end."""
 
 import heapq
 from typing import Any
@@ -30,7 +30,7 @@ from tests.examples import examples
 
 
 def wild_tree(n_splits: int, seed: int, n_gains: int) -> Nodes:
-    """A tree in preorder, of ranges of 3 rows in sample and 2 out of sample a leaf; gains of few kinds, so that many tie."""
+    """A tree in preorder, with 3 in-sample rows and 2 out-of-sample rows in each leaf; few distinct gains, so that many tie."""
     rng = np.random.default_rng(seed)
     children: dict[int, tuple[int, int]] = {}
     leaves = [0]
@@ -64,7 +64,7 @@ def wild_tree(n_splits: int, seed: int, n_gains: int) -> Nodes:
 
 
 def in_order(nodes: Nodes, max_leaves: int) -> list[int]:
-    """The nodes that best-first growth splits: one after the other, the older among equals first."""
+    """The nodes that best-first growth splits, in order, the older among equals first."""
     records, split = nodes.records, []
     waiting = [(-records[0]["gain"], 0, 0)] if records[0]["column"] >= 0 else []
     n_known = 1
@@ -111,7 +111,7 @@ def test_prune_repeats_the_choice_of_nodes(n_splits: int, seed: int, n_gains: in
 
 
 def test_preorder() -> None:
-    """What nobody leads to is left out."""
+    """Unreachable nodes are dropped."""
     nodes = empty_nodes(6, 1)
     nodes.records["left"], nodes.records["right"] = [4, -1, -1, -1, 3, -1], [2, -1, -1, -1, 1, -1]
     nodes.records["column"] = [9, -1, -1, -1, 8, -1]
@@ -138,7 +138,7 @@ def test_rows_of_merged_leaves_lie_as_if_these_had_not_been_split(weighted: bool
 
 @kernel
 def note(budget, origins_of, gain):  # type: ignore[no-untyped-def]
-    """Whether a node is hopeless, and the number that its split gets."""
+    """Return whether a node is hopeless, and the number that its split gets."""
     origin = origins_of[0]
     if is_hopeless(budget, origin):
         return True, -1, 0.0
@@ -151,13 +151,13 @@ def origin_of(parent: int, side: int, rank: float) -> NDArray[Any]:
 
 
 def children_with_splits(nodes: Nodes, node: int, number: int, rank: float) -> list[tuple[int, NDArray[Any]]]:
-    """The children of a node that have a split, with their origins."""
+    """Return the children of a node that have a split, with their origins."""
     both = enumerate((int(nodes.records["left"][node]), int(nodes.records["right"][node])))
     return [(child, origin_of(number, side, rank)) for side, child in both if nodes.records["column"][child] >= 0]
 
 
 def split_best_first(nodes: Nodes, most: int) -> set[int]:
-    """The nodes of a tree, whose root has a split, that are split where those are looked at first whose parents are split first."""
+    """Return the nodes that are split if nodes whose parents are split first are searched first; the root has a split."""
     budget, waiting, split = make_budget(most), [(-np.inf, 0, 0, origins(1))], set()
     for n_known in range(1, 2 * nodes.records.shape[0], 2):
         if not waiting:
@@ -177,7 +177,7 @@ def split_best_first(nodes: Nodes, most: int) -> set[int]:
 def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
     n_splits: int, seed: int, n_gains: int, most: int, n_before: int
 ) -> None:
-    """The first splits known of a tree are those of best-first growth, in order; some are known when the kernel begins."""
+    """The first known splits of a tree are those of best-first growth, in order; some are known when the kernel begins."""
     nodes, rng = wild_tree(n_splits, seed, n_gains), np.random.default_rng(seed)
     records, node_of = nodes.records, {}
     waiting = [(0, origins(1))] if n_splits else []
@@ -209,7 +209,7 @@ def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
 
 
 def test_where_there_is_no_rank_left_between_two() -> None:
-    """A chain of splits to the left, all of one gain, and later its right children, of gains that rise: each before those before it."""
+    """A chain of splits to the left with equal gains, and later its right children with increasing gains."""
     budget, origin, chain, n = make_budget(200), origins(1), [], 40
     for _ in range(n):
         _, number, rank = note(budget, origin, 1000.0)
@@ -230,7 +230,7 @@ def test_where_there_is_no_rank_left_between_two() -> None:
 @given(st.integers(1, 60), st.integers(0, 10**6), st.integers(1, 8))
 @examples(40)
 def test_few_nodes_too_many_are_grown_where_gains_rise_towards_the_leaves(n_splits: int, seed: int, most: int) -> None:
-    """As in late trees of boosting: the least gain on the way from the root is that of the root for all nodes."""
+    """As in late trees of boosting: the least gain on the path from the root is the root's for all nodes."""
     nodes = wild_tree(n_splits, seed, 10**6)
     records, depth = nodes.records, np.zeros(nodes.records.shape[0])
     for node in range(depth.shape[0]):
@@ -244,7 +244,7 @@ def test_few_nodes_too_many_are_grown_where_gains_rise_towards_the_leaves(n_spli
 @given(st.integers(0, 10**6), st.sampled_from([2, 10**6]))
 @examples(10)
 def test_of_many_splits_none_of_the_first_is_left_out(seed: int, n_gains: int) -> None:
-    """They are too many to be kept in order."""
+    """There are too many to be stored in order."""
     most = MOST_RANKED + 1 + seed % 50
     nodes = wild_tree(3 * most, seed, n_gains)
     assert split_best_first(nodes, most).issuperset(in_order(nodes, most + 1))

@@ -1,4 +1,4 @@
-"""What the subtree kernels do beside searching: stopping, and the values of leaves. Whole subtrees are tested in ``tests/engine``."""
+"""Stopping, and values of leaves, in the subtree kernels. Whole subtrees are tested in ``tests/engine``."""
 
 from fractions import Fraction
 

@@ -1,6 +1,6 @@
-"""Rows divided: stably, in and out of sample, without touching other nodes.
+"""Division of rows: stable, in and out of sample, without touching other nodes.
 
-Which rows a split in a sparse column sends left, against the dense column.
+The rows going left by a split of a sparse column are compared with the dense column.
 """
 
 import math
@@ -36,7 +36,7 @@ from tests.split.tables import random_table, sparse_of
 
 
 def partition_of(rows: NDArray[np.uint32], weighted: bool) -> RowPartition:
-    """Sums that tell which row they belong to."""
+    """Return a partition whose numbers identify the rows."""
     a = rows.astype(np.int64) * 10
     return RowPartition(rows.copy(), a, a + 1 if weighted else np.empty(0, np.int64))
 
@@ -56,7 +56,7 @@ def test_divide(n: int, weighted: bool, data: st.DataObject) -> None:
     expected = rows.copy()
     expected[start:stop] = np.concatenate(parts)
     assert partition.rows.tolist() == expected.tolist()
-    # Sums go with the rows in sample; nothing else moves.
+    # The numbers move with the in-sample rows; nothing else moves.
     middle = start + inside + outside
     for array, offset in ((partition.g, 0), (partition.h, 1)) if weighted else ((partition.g, 0),):
         for first, last in ((0, start), (start, start + inside), (middle, middle + len(parts[2])), (stop, n)):

@@ -32,7 +32,7 @@ def off_by(found: float, exact: Decimal) -> Decimal:
 )
 @example([-708.3964185322641, -708.3964185322642, -745.1332191019411, -745.1332191019412, -0.34657359027997264, -0.3465735902799727])
 def test_exponentials(x: list[float]) -> None:
-    """Also where results are not normal, and on both sides of where the power of two changes. Above 0 a division adds an error."""
+    """Also for subnormal results, and on both sides of each change of the power of two. Above 0 a division adds an error."""
     with localcontext(prec=60):
         for given_x, found in zip(x, exp(x).tolist(), strict=True):
             assert off_by(found, Decimal(given_x).exp()) <= (1 if given_x <= 0 else 2 if given_x < 708 else 4)
@@ -69,7 +69,7 @@ def test_ends(function: Callable[[Any], NDArray[np.float64]], x: float, wanted: 
 
 @pytest.mark.parametrize("function", [exp, log, log2])
 def test_alone_or_among_others(function: Callable[[Any], NDArray[np.float64]]) -> None:
-    """Several are done at a time, others one by one: the bits are the same, as they are for any layout."""
+    """Several are computed at a time, others one by one: the bits are the same, for any layout."""
     x = np.random.default_rng(0).exponential(20.0, 1_003)
     together = function(x)
     assert [float(function(one)) for one in x] == together.tolist()
@@ -78,7 +78,7 @@ def test_alone_or_among_others(function: Callable[[Any], NDArray[np.float64]]) -
 
 
 def test_kernels_are_kept_on_disk() -> None:
-    """Numba does not keep kernels that refer to objects of Python's, such as functions that are passed on."""
+    """Numba does not cache kernels that refer to Python objects, such as functions passed as arguments."""
     for function, kernel in ((exp, _exponentials), (log, _logarithms), (log2, _binary_logarithms)):
         function([1.0])
         assert kernel.overloads

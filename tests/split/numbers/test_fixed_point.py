@@ -121,7 +121,7 @@ def test_order_of_rows_changes_the_exponent_only_through_rounding() -> None:
 
 @given(st.integers(0, 9), st.sampled_from([0, 1023, 2048]), st.booleans(), st.data())
 def test_totals(n: int, n_before: int, weighted: bool, data: st.DataObject) -> None:
-    """More rows than are looked at at once; the steepest may be anywhere."""
+    """More rows than are processed at once; the steepest may be anywhere."""
     g = data.draw(arrays(np.int64, n, elements=st.integers(-(2**58), 2**58)))
     h = data.draw(arrays(np.int64, n, elements=st.integers(0, 2**58)))
     at = data.draw(st.integers(0, n_before))

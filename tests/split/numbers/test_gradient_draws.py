@@ -1,4 +1,4 @@
-"""Rows drawn by the sizes of their gradients: probabilities by the book, the same on any shards, and sums that are right on average."""
+"""Rows drawn by the sizes of their gradients: correct probabilities, the same on any shards, and unbiased sums."""
 
 from itertools import pairwise
 from typing import Any
@@ -76,7 +76,7 @@ def test_sums_are_right_on_average() -> None:
     sums, spread = factors @ g, np.sqrt(np.sum(g**2 * (1 / probability[bins] - 1)))
     assert abs(sums.mean() - g.sum()) < 4 * spread / np.sqrt(n_rounds)
     assert sums.std() == pytest.approx(spread, rel=0.2)
-    assert spread < 0.5 * np.sqrt(np.sum(g**2) * (1 / 0.2 - 1))  # of rows that are all as likely
+    assert spread < 0.5 * np.sqrt(np.sum(g**2) * (1 / 0.2 - 1))  # of rows with equal probabilities
 
 
 @pytest.mark.parametrize("wild", [np.inf, -np.inf, np.nan, -np.nan])

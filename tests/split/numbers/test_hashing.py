@@ -1,4 +1,4 @@
-"""Draws as functions of identity: fair, independent of order, the same for ever."""
+"""Draws as functions of identity: fair, independent of order, the same in all versions."""
 
 import itertools
 
@@ -105,7 +105,7 @@ def test_draw_columns(key: np.uint64, path: np.uint64, start: list[int], data: s
 
 @kernel
 def draw_and_swap_back(key, path, pool, n_wanted, counters):  # type: ignore[no-untyped-def]
-    """A part of kernels has no door to Python."""
+    """Call parts of kernels, which Python cannot call."""
     swaps = np.empty(pool.shape[0], np.uint64)
     hashing.draw_first_columns(key, path, pool, n_wanted, counters, swaps)
     drawn = pool.copy()
@@ -186,7 +186,7 @@ def test_any_integer_is_a_seed(value: int) -> None:
 
 
 def test_draws_stay_the_same_for_ever() -> None:
-    """A model is a function of its seed, in this release as in the next."""
+    """A model is a function of its seed, in this release and in the next."""
     assert bootstrap(0, 6, 6).tolist() == FROZEN_COUNTS
     assert hashing.tree_columns(SEED, 0, 10, 3).tolist() == FROZEN_COLUMNS
 

@@ -1,4 +1,4 @@
-"""Packed numbers: bytes as the format says, and what is read from them."""
+"""Packed numbers: their bytes have the documented format, and are unpacked correctly."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def added(packed: NDArray[np.uint8], width: int, numbers: NDArray[np.int64]) -> 
     return out, not failed[0]
 
 
-#: Numbers of every size, two counts in one among them.
+#: Numbers of every size, including two counts in one number.
 NUMBERS = st.one_of(
     st.just(0),
     st.sampled_from([LEAST, MOST, -1, 1, 127, 128, -128, -129, 255, 256, 2**31, 2**32, -(2**32), 2**62, -(2**62) - 1]),

@@ -24,7 +24,7 @@ from tests.split.nodes import candidate, search_of
 from tests.split.strategies import ALPHAS, Task, integers_of
 from tests.split.tables import random_table, sparse_of
 
-# --- the stored cells of a node, found in every way, against the table itself ---
+# --- the stored cells of a node, found in every way, compared with the table itself ---
 
 
 @kernel
@@ -122,7 +122,7 @@ def test_both_ends_are_in_order(kind: str, m: int, most: int) -> None:
     assert groups.order[0, m - most : m].tolist() == wanted[m - most :].tolist()
 
 
-# --- absolute error and quantiles: the best split of a node against sorting every side of every split again ---
+# --- absolute error and quantiles: the best split of a node compared with sorting both sides of every split ---
 
 
 @kernel
@@ -143,7 +143,7 @@ def _quantiles(criterion, line, items, n, end, last, forward, out):
 def by_the_book(
     alpha: Fraction, level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool
 ) -> tuple[list[tuple[int, int]], list[float]]:
-    """(deviation, weight) and quantile of every set, each sorted anew; where there are many sets, of a hundred of them."""
+    """Return (deviation, weight) and quantile of every set, each computed by sorting; for many sets, of a hundred of them."""
     n = end + 1
     above, both = alpha.as_integer_ratio()
     out, quantiles = [], []
@@ -163,7 +163,7 @@ def by_the_book(
 def check_deviations(
     alpha: Fraction, level: NDArray[np.int64], weight: NDArray[np.int64] | None, order: NDArray[np.int64], end: int, steps: int
 ) -> None:
-    """Compare prefixes and suffixes of the first ``end`` rows in ``order``, with and without the others, found in either way."""
+    """Compare prefixes and suffixes of the first ``end`` rows in ``order``, with and without the other rows, by both methods."""
     n = level.shape[0]
     criterion, (above, both) = criterion_named("quantile").at(float(alpha)).for_kernels(0, 0.0), alpha.as_integer_ratio()
     w = np.ones(n, np.int64) if weight is None else weight
@@ -211,7 +211,7 @@ def test_deviations(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("weights", slow_for({"even", "counts"}, ["none", "counts", "even", "wild", "light in the middle"]))
 def test_deviations_of_many(weights: str) -> None:
-    """Also with weights that make the quantile walk far each time, so that the tree takes over."""
+    """Also with weights that make the quantile move far each time, so that the tree takes over."""
     rng = np.random.default_rng(0)
     n = 3000
     level = np.sort(np.rint(rng.standard_cauchy(n) * 2**30).astype(np.int64))
@@ -226,9 +226,9 @@ def test_deviations_of_many(weights: str) -> None:
         check_deviations(alpha, level, weight, rng.permutation(n), end, 6 * n)
 
 
-@pytest.mark.slow  # small nodes have all ways to search them
+@pytest.mark.slow  # small nodes use all ways to search
 def test_a_large_node() -> None:
-    """The best split of some thousand rows, found among a hundred by sorting anew each time: no other of these is better."""
+    """The best split of some thousand rows, compared with a hundred others computed by sorting: none is better."""
     rng = np.random.default_rng(1)
     n = 4000
     x = rng.normal(size=n)

@@ -1,4 +1,4 @@
-"""The best split of a node, bit for bit against trying every one."""
+"""The best split of a node, compared bit for bit with trying every split."""
 
 import math
 from collections.abc import Callable
@@ -44,20 +44,20 @@ every_kind = pytest.mark.parametrize("kind", slow_for({"others", "by order"}, KI
 @given(data=st.data())
 @examples(200)
 def test_the_best_of_every_split(kind: str, random: bool, wide: bool, data: st.DataObject) -> None:
-    """In a table with many more values than there are rows in the node, these are sorted rather than put in bins, and found the same."""
+    """In a table with many more values than the node has rows, these are sorted instead of put into bins, with the same result."""
     task = data.draw(KINDS[kind](random=random))
     assert same(best_of(search_of(widen(task, 150), seed=3) if wide else search_of(task)), expected(task))
 
 
 def large_task(criterion: str, target: str, weighted: bool, missing: float, seed: int) -> Task:
-    """A large node in columns of many values, of more than there are bins for in some."""
+    """A large node in columns of many values, in some more than there are bins."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2048, 9500))
     table: list[NDArray[Any]] = [rng.normal(size=n), np.exp(rng.normal(0, 9, n)), rng.integers(0, 1200, n) / 7, rng.random(n)]
     for column in table[1:]:
         column[rng.random(n) < missing] = np.nan
     b = rng.integers(1, 2**30, n) if weighted else np.empty(0, np.int64)
-    # High values before low ones, between values that take turns: the best cut is far inside a zone, whose edges show nothing.
+    # High values before low ones, between alternating values: the best cut is far inside a zone, whose edges show nothing.
     rank = np.argsort(np.argsort(table[0]))
     middle, width = int(rng.integers(0, n)), int(rng.choice([3, 15, 40]))
     turns = np.where(np.abs(rank - middle) <= width, np.sign(middle - rank + 0.5), rank % 2 * 2.0 - 1.0)
@@ -89,7 +89,7 @@ TARGETS = ["step", "noise", "heavy", "ties", "one row", "mirrored", "all the sam
     ("criterion", "target"), one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), TARGETS)
 )
 def test_large_nodes(criterion: str, target: str) -> None:
-    """Whatever part of a large node's rows is skipped: the split of the full scan, of every column and of all."""
+    """The split equals that of the full scan, of every column and of all, whatever part of a large node's rows is skipped."""
     cases = [(False, 0.0), (True, 0.0), (False, 0.2), (True, 0.9), (False, 0.0), (True, 0.01), (False, 0.0), (False, 0.0), (True, 0.0)]
     for seed, (weighted, missing) in enumerate(cases):
         task = large_task(criterion, target, weighted, missing, seed)
@@ -102,7 +102,7 @@ def test_large_nodes(criterion: str, target: str) -> None:
             alone = search_of(task._replace(table=[task.table[j]]), seed)
             alone.records["column"] = j
             assert same(candidate(alone, 0), comparable(answer))
-        # Of several columns only the best must be found: a column that cannot win may be given up.
+        # Of several columns only the best must be found: the search of a column that cannot win may stop early.
         top = max((answer for answer in answers if answer[1]), key=lambda answer: answer[1].score, default=None)
         assert (scores.max() >= 0) == (top is not None)
         if top is not None:
@@ -112,7 +112,7 @@ def test_large_nodes(criterion: str, target: str) -> None:
 @every_kind
 @given(data=st.data(), random=st.booleans())
 def test_rows_divide_as_the_threshold_says(kind: str, data: st.DataObject, random: bool) -> None:
-    """By value or by code, with missing values where they are sent: as many rows and the same sums as the search counted."""
+    """By value or by code, with missing values on their side: the number of rows and the sums equal those of the search."""
     task = data.draw(KINDS[kind](max_rows=60, random=random and kind != "others"))
     columns = presort(task.table)
     found = search(task, columns)
@@ -131,7 +131,7 @@ def test_rows_divide_as_the_threshold_says(kind: str, data: st.DataObject, rando
 @given(data=st.data())
 @examples(200)
 def test_no_split_is_better_but_for_rounding(kind: str, data: st.DataObject) -> None:
-    """Against fractions, over every allowed split."""
+    """Compared with fractions, over every allowed split."""
     task = data.draw(KINDS[kind](max_rows=20))
     lists, rows = as_lists(task.table), np.flatnonzero(task.inside).tolist()
     a, b, limits = task.g.tolist(), task.h.tolist() or None, task.limits
@@ -156,7 +156,7 @@ def test_no_split_is_better_but_for_rounding(kind: str, data: st.DataObject) -> 
 
 
 def rounding_error(left: tuple[int, ...], total: tuple[int, ...], limits: naive.SplitLimits, gain: float) -> float:
-    """How far the float gain of a split may lie from the true one, generously."""
+    """An upper bound of the error of the float gain of a split."""
     if limits.criterion == ENTROPY or limits.n_classes:
         return 1e-13 * sum(total)
     right = naive.subtract(total, left)
@@ -239,7 +239,7 @@ def test_order_of_candidates() -> None:
 
 
 def test_sizes_of_blocks() -> None:
-    """Large where columns are few, more so where nothing is sorted; none where nearly all of the work would be on columns not drawn."""
+    """Large if columns are few, even larger if nothing is sorted; none if nearly all the work would be on columns not drawn."""
     assert block_rows(False, 1, 2000) == BLOCK_ROWS
     assert block_rows(False, 1, 100) == BLOCK_CELLS // 100
     assert block_rows(False, 1, 3) == MOST_BLOCK_ROWS

@@ -23,7 +23,7 @@ from tests.slow import quick_criteria
 from tests.split.nodes import best_of, candidate, comparable, expected, same, search_of, widen
 from tests.split.strategies import Task
 
-# --- one node, one column, worked by hand: which cut, which way missing values go ---
+# --- one node, one column, computed by hand: the cut, and the side of missing values ---
 
 
 NAN = math.nan
@@ -34,7 +34,7 @@ def task(x: list[float], a: list[int], limits: naive.SplitLimits, b: list[int] |
     return Task([np.array(x)], np.array(a), np.array(b or [], np.int64), np.ones(len(x), np.bool_), limits)
 
 
-#: A case by kernels that no quick test needs.
+#: A case with kernels that no quick test needs.
 of_their_own = partial(pytest.param, marks=pytest.mark.slow)
 CASES: list[Any] = [
     # x, a, limits, b, (threshold, missing left, rows left, sums left, gain)
@@ -45,16 +45,16 @@ CASES: list[Any] = [
     ([1, 1, 2, 2, 3], [0, 1, 0, 1, 3], PLAIN, None, (2.5, True, 4, (2, 4), 5.0)),
     # Rows without the value go with the majority.
     ([1, 2, 3], [0, 0, 3], PLAIN, None, (2.5, True, 2, (0, 2), 6.0)),
-    # Missing values with those they are like; left where both are as good.
+    # Missing values go with similar ones; left if both sides are equally good.
     ([1, 2, NAN], [0, 6, 0], PLAIN, None, (1.5, True, 2, (0, 2), 24.0)),
     ([1, 2, NAN], [0, 6, 6], PLAIN, None, (1.5, False, 1, (0, 1), 24.0)),
     ([1, 2, NAN], [-3, 3, 0], PLAIN, None, (1.5, True, 2, (-3, 2), 13.5)),
-    # All values against none.
+    # All values on one side, missing ones on the other.
     ([1, 2, NAN, NAN], [5, 5, 1, 1], PLAIN, None, (math.inf, False, 2, (10, 2), 16.0)),
     ([7, 7, NAN], [4, 4, 1], PLAIN, None, (math.inf, False, 2, (8, 2), 6.0)),
     # Weights: a is weight times target.
     ([1, 2, 3], [0, 0, 12], PLAIN, [1, 2, 3], (2.5, True, 2, (0, 3), 24.0)),
-    # SplitLimits on rows and weight leave the second best.
+    # Limits on rows and weight leave the second best.
     ([1, 2, 3, 4], [9, 0, 0, 0], PLAIN._replace(min_samples=2), None, (2.5, False, 2, (9, 2), 81 / 4)),
     ([1, 2, 3, 4], [9, 0, 0, 0], PLAIN._replace(min_weight=3), [1, 1, 1, 5], (3.5, True, 3, (9, 3), 16.875)),
     # Two classes (a is the weight of class 1).
@@ -66,7 +66,7 @@ CASES: list[Any] = [
     ([1, 2, NAN, NAN], [1, 1, 2, 2], naive.SplitLimits(GINI, 3), [1, 2, 3, 4], (math.inf, False, 2, (0, 3, 0), 4.2)),
     # Newton with penalty 1: 4/2 + 4/2 - 0/3.
     ([1, 2], [-2, 2], naive.SplitLimits(NEWTON, penalty=1.0), None, (1.5, False, 1, (-2, 1), 4.0)),
-    # Where no row weighs anything on one side, only a penalty makes a split possible.
+    # If no row on one side has weight, only a penalty makes a split possible.
     ([1, 2], [-2, 2], naive.SplitLimits(NEWTON, penalty=1.0), [1, 0], (1.5, False, 1, (-2, 1), 6.0)),
 ]
 
@@ -95,7 +95,7 @@ def test_by_hand(x: list[float], a: list[int], limits: naive.SplitLimits, b: lis
         ([1, 2], [0, 2], PLAIN._replace(min_gain=2.1), None, NO_SPLIT),
         ([1, 2, 3], [0, 1, 1], naive.SplitLimits(GINI, 3, min_samples=2), None, NO_SPLIT),
         ([1, NAN], [0, 1], naive.SplitLimits(GINI, 3, min_weight=2), None, NO_SPLIT),
-        # Newton: only a true gain.
+        # Newton: only with a positive gain.
         ([1, 2], [1, 1], naive.SplitLimits(NEWTON), None, NO_SPLIT),
         ([1, 2], [1, 1], naive.SplitLimits(NEWTON, penalty=1.0), None, NO_SPLIT),
         ([1, 2], [-2, 2], naive.SplitLimits(NEWTON), [1, 0], NO_SPLIT),
@@ -109,7 +109,7 @@ def test_no_split_by_hand(x: list[float], a: list[int], limits: naive.SplitLimit
 
 
 def test_a_split_without_gain_is_a_split() -> None:
-    """As in scikit-learn, so that what gains only together with a second split is found (exclusive or)."""
+    """As in scikit-learn, so that a gain of two splits together can be found (exclusive or)."""
     status, split = best_of(search_of(task([1, 2, 1, 2], [0, 0, 1, 1], naive.SplitLimits(GINI, min_gain=-1e-9))))
     assert status == SPLIT
     assert split.gain == 0.0
@@ -122,7 +122,7 @@ def _may_sweep_chunks(criterion, sums):  # type: ignore[no-untyped-def]
 
 @pytest.mark.slow
 def test_the_heaviest_node_whose_squares_are_exact() -> None:
-    """Two classes, cut in the middle, have the largest sum of squares; one more unit of weight and floats might round."""
+    """Two classes, cut in the middle, have the largest sum of squares; with one more unit of weight floats might round."""
     half = EXACT_WEIGHT // 2
     node = np.array([half, 0, EXACT_WEIGHT - half])
     gini, entropy = (criterion_named(name).for_kernels(3, 0.0) for name in (GINI, ENTROPY))
@@ -132,19 +132,19 @@ def test_the_heaviest_node_whose_squares_are_exact() -> None:
     assert not _may_sweep_chunks(entropy, node)
 
 
-# --- columns in which most rows have one value, against trying every split, and against a full scan ---
+# --- columns in which most rows have the same value, compared with trying every split, and with a full scan ---
 
 
-#: What is common: a value below, among or above the others, or none.
+#: The common value: below, among or above the others, or missing.
 COMMON = {"lowest": -9.0, "middle": 0.0, "highest": 9.0, "missing": math.nan}
 
 
-#: Criteria, and how many classes they are of.
+#: Criteria, and their numbers of classes.
 LAYOUTS = [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (ENTROPY, 0), (GINI, 3), (ENTROPY, 3), (GINI, 5)]
 
 
 def column(n: int, common: float, n_others: int, n_missing: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Some rows of other values, ties among them, or of none; the rest has the common one."""
+    """Return some rows with other values, including ties and missing values; the rest has the common value."""
     x = np.full(n, common)
     rows = rng.permutation(n)[: n_others + n_missing]
     values = np.where(rng.random(n_others) < 0.5, np.nextafter(rng.integers(-4, 5, n_others) / 2, 99.0), rng.normal(0, 3, n_others))
@@ -198,7 +198,7 @@ def test_the_best_of_every_split(
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, NEWTON])
 @pytest.mark.parametrize("common", sorted(COMMON))
 def test_large_nodes(criterion: str, common: str) -> None:
-    """From so few other rows that there is next to nothing to sweep to so many that the column is searched as any other."""
+    """From so few other rows that almost nothing is swept to so many that the column is searched in the usual way."""
     n_splits = 0
     for seed, share in enumerate((0.0, 0.001, 0.05, 0.2, 0.3, 0.34, 0.5)):
         rng = np.random.default_rng(seed)

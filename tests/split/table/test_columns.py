@@ -1,4 +1,4 @@
-"""Columns as codes, dense, keyed and sparse, and excerpts of them, against NumPy."""
+"""Columns as codes, dense, keyed and sparse, and tables of some of their rows, compared with NumPy."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -133,7 +133,7 @@ def test_highest_code_below() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_distinct_values(dtype: type) -> None:
-    """Kernels read them as they are, whatever their precision."""
+    """Kernels read them unchanged, whatever their precision."""
     values = np.array([0.1, -3.0, np.finfo(dtype).tiny, np.finfo(dtype).max, -np.inf, np.inf], dtype)
     columns = presort([np.zeros(6, dtype), values])
     assert columns.words.dtype == np.float32
@@ -143,7 +143,7 @@ def test_distinct_values(dtype: type) -> None:
     assert Columns.of(*columns._replace(words=columns.values)).words.tobytes() == columns.words.tobytes()
 
 
-# --- keyed columns: the codes of presorted ones are their ranks, and what they stand for is what was given ---
+# --- keyed columns: codes have the order of presorted ones, and map to the given values ---
 
 
 float32s = st.floats(width=32, allow_infinity=False) | st.sampled_from([0.0, -0.0, np.nan, 1.0, 1.0 + 2.0**-23, -1.0, 1e-45, -1e-45])
@@ -165,7 +165,7 @@ def test_codes_are_in_the_order_of_values(first: list[float], second: list[float
     np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), both)
     assert not np.signbit(columns.values_of(0, columns.codes[0])[both == 0.0]).any()
     np.testing.assert_array_equal(np.isnan(both), columns.codes[0] == columns.missing(0))
-    # A row is up to a value, by its code, where its own value is.
+    # A row is up to a value, by its code, if its own value is.
     wanted = np.array([*others, *first, *both.tolist(), np.inf, -np.inf])
     wanted = wanted[~np.isnan(wanted)]
     present = ~np.isnan(both)
@@ -187,7 +187,7 @@ def test_what_float32_does_not_hold_is_sorted(given: NDArray[Any]) -> None:
 
 
 def test_two_kinds_are_told_apart() -> None:
-    """Two columns of two codes together, but none for one of them."""
+    """Two columns with two codes in total, but none for one of them."""
     columns = arranged([np.array([np.nan, np.nan]), np.array([1.0, 1.0 + 2.0**-23])])
     assert columns.is_keyed
     np.testing.assert_array_equal(columns.values_of(0, columns.codes[0]), [np.nan, np.nan])
@@ -239,7 +239,7 @@ def test_too_many_rows_of_sparse_columns() -> None:
         presort_sparse(nothing, nothing, np.zeros(2), MAX_ROWS + 1)
 
 
-# --- excerpts of tables, against sorting the values of their rows ---
+# --- tables of some rows, compared with sorting the values of these rows ---
 
 
 @given(table=tables(200), data=st.data())

@@ -1,6 +1,6 @@
-"""Arrays whose memory goes back to the system.
+"""Arrays whose memory returns to the system.
 
-Arrays on disk: they hold what arrays in memory do, leave nothing behind, and say what is wrong where there is no room.
+Arrays on disk: they have the same content as arrays in memory, leave nothing behind, and report missing space.
 """
 
 import errno
@@ -107,7 +107,7 @@ def test_what_is_forgotten_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_memory_is_not_forgotten() -> None:
-    """To the system, its pages would be zeros then."""
+    """For the system, its pages would then be zeros."""
     array = mapped(2**20, np.int64)
     array[:] = 7
     forget(array)

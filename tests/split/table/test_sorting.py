@@ -63,7 +63,7 @@ def test_bins(n: int, n_distinct: int, weighted: bool, missing: float, seed: int
 
 @kernel
 def sort(codes, rows, start, in_stop, keys, spare, counts):  # type: ignore[no-untyped-def]
-    """A part of kernels has no door to Python."""
+    """Call parts of kernels, which Python cannot call."""
     sort_places(codes, rows, start, in_stop, keys, spare, counts)
 
 
@@ -102,12 +102,12 @@ def check_sort(codes: NDArray[np.uint32], n: int, low: int, high: int, rng: np.r
 
 
 def test_bins_are_never_many_times_the_rows() -> None:
-    """Scratch space relies on it."""
+    """The size of scratch space depends on it."""
     assert prefers_bins(10, 40)
     assert not prefers_bins(10, 41)
 
 
-# --- rows listed part by part, against rows looked at one by one ---
+# --- rows listed part by part, compared with reading rows one by one ---
 
 
 N_PARTS = np.array([64, 16, 0])

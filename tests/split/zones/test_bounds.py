@@ -1,4 +1,4 @@
-"""Bounds of zones, against every split that rows in these zones can have."""
+"""Bounds of zones, compared with every split of the rows in these zones."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ Row = tuple[int, int]
 
 
 def zone_arrays(zones: list[list[Row]], centre: int = 0) -> NDArray[np.int64]:
-    """The sums of zones of rows (g, h), quantity by quantity."""
+    """Return the sums of zones of rows (g, h), quantity by quantity."""
     sums = np.zeros((7, len(zones) + 1), np.int64)
     g = h = n = 0
     for z, rows in enumerate(zones):
@@ -52,7 +52,7 @@ def flag_from_python(limits, sums, n_zones, missing, node, bar, centre, slope, n
 
 
 def sides(zones: list[list[Row]], missing: list[Row], n_left: int) -> list[tuple[list[Row], list[Row]]]:
-    """What lies left and right of a cut after ``n_left`` rows, missing ones on either side."""
+    """Return the rows left and right of a cut after ``n_left`` rows, with missing ones on either side."""
     rows = list(itertools.chain.from_iterable(zones))
     left, right = rows[:n_left], rows[n_left:]
     return [(left, right + missing)] + ([(left + missing, right)] if missing else [])
@@ -61,7 +61,7 @@ def sides(zones: list[list[Row]], missing: list[Row], n_left: int) -> list[tuple
 def flagged(
     limits: Any, sums: NDArray[np.int64], n_zones: int, missing: Any, node: Any, bar: float, centre: int, slope: float
 ) -> NDArray[np.bool_]:
-    """Which zones are flagged; their sums must have been moved to the front, and nothing else touched."""
+    """Return which zones are flagged; check that their sums were moved to the front, and nothing else changed."""
     moved, before, marks = sums.copy(), np.arange(100, 100 + sums.shape[1]), np.full(n_zones + 16, 7, np.uint8)
     numbers = before.copy()
     m = flag_from_python(limits, moved, n_zones, missing, node, bar, centre, slope, numbers, marks)
@@ -79,7 +79,7 @@ def flagged(
 ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_size=5)
 
 
-@pytest.mark.slow  # kernels of its own; large nodes are searched against full scans in every run (test_column.py)
+@pytest.mark.slow  # kernels of its own; large nodes are compared with full scans in every run (test_column.py)
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1])
 @given(
     zones=st.lists(ROWS, max_size=20),
@@ -126,7 +126,7 @@ def test_edges_and_flags(
     )
     every = [row for rows in [*zones, missing] for row in rows]
     if not every or (criterion == ENTROPY and len({g > 0 for g, _ in every}) == 1):
-        return  # nodes of one class are leaves, and entropy says nothing of them
+        return  # nodes of one class are leaves, and entropy is 0
     if amounts and not any(g for g, _ in every):
         return
     centre = abs(centre) << shift if amounts else centre << shift if criterion == SQUARED_ERROR else 0
@@ -190,7 +190,7 @@ def test_flags_within_bounds(
     plain = package_limits(naive.SplitLimits(criterion, penalty=penalty if kind is Clipped else 0.0, l1=l1 * 2.0**shift))
     limits = plain._replace(criterion=kind(plain.criterion, make_constraints((sign,), (), 0)))
     node, absent = totals(every), totals(missing)
-    if kind is InOrder:  # hardly any splits are within bounds, of which zones take no notice
+    if kind is InOrder:  # hardly any splits are within bounds, which zones ignore
         bounds = (-math.inf, math.inf)
     words = np.array([*(x * 2.0**shift for x in sorted(bounds)), 0.0]).view(np.int64)
     assert begin_column(limits.criterion, np.concatenate([[node.g, node.h], words]), 0)
@@ -221,7 +221,7 @@ def totals(rows: list[Row]) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
 def test_most_zones_are_left_out(criterion: str) -> None:
-    """A bound that always passes would be safe, and of no use."""
+    """A bound that never prunes would be safe, but useless."""
     rng = np.random.default_rng(0)
     zones = [[(int(g), 1) for g in rng.normal(1000.0 if z < 50 else -1000.0, 300.0, 10)] for z in range(100)]
     every = [row for rows in zones for row in rows]
@@ -239,7 +239,7 @@ def test_most_zones_are_left_out(criterion: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
 def test_zones_out_of_order_are_left_out(criterion: str) -> None:
-    """Where sides may not be in the order that all cuts have, even if no other column has any split."""
+    """If sides cannot be in the order that all cuts have, even without a split in any other column."""
     zones = [[(g, 1) for g in range(z * 10 - 500, z * 10 - 490)] for z in range(100)]
     every, none = [row for rows in zones for row in rows], totals([])
     plain = package_limits(naive.SplitLimits(criterion, penalty=0.0 if criterion == SQUARED_ERROR else 1.0, l1=10.0), 1000.0)
@@ -257,10 +257,10 @@ def test_zones_out_of_order_are_left_out(criterion: str) -> None:
 @pytest.mark.parametrize("weight", [1, 2**10, 2**30])
 @pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
 def test_few_rows_beside_very_many(criterion: str, weight: int, mirrored: bool) -> None:
-    """The sums beyond the best cut vanish beside those of the node, which floats round to more than they are."""
+    """The sums beyond the best cut are tiny compared with the node's, and may be rounded up."""
     rng = np.random.default_rng(0)
     for _ in range(200):
-        # Many rows of one target, few of it in a zone of their own, and few of another one.
+        # Many rows with the same target, few of these in a zone of their own, and few with another target.
         n, few = int(rng.integers(10**3, 10**6)), int(rng.integers(1, 6))
         g = int(rng.integers(2**39, 2**40)) if weight == 1 else int(rng.integers(1, 2**10))
         zones = [[(n * g * weight, n * weight)], [(few * g, few)], [(-3 * g, 3)]]

@@ -1,4 +1,4 @@
-"""The rows in flagged zones, against a look at the code of each row."""
+"""The rows in flagged zones, compared with checking the code of each row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pick_from_python(codes, n_distinct, zone_map, j, shift, numbers, rows, keys,
     pick_known(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, is_kept, kept, scratch)
 
 
-#: What fails where the mark of a missing value is read beyond the last.
+#: A script that fails if the mark of a missing value is read beyond the last.
 CHECKED = """
 import numpy as np
 from tests.split.zones.test_gather_rows import N, column, picked
@@ -50,7 +50,7 @@ def column(kind: str, seed: int) -> tuple[Any, Any]:
         x[rng.random(N) < 0.2] = np.nan
     if kind == "ties":
         x = np.round(x, 2)
-    if kind == "whole words":  # of marks, with nothing left for the code of missing values
+    if kind == "whole words":  # of marks, without space for the code of missing values
         x = rng.permutation(np.where(np.arange(N) < 0.8 * N, np.arange(N) % WHOLE_WORDS, np.nan)).astype(np.float32)
     columns = presort([x])
     return columns, map_zones(columns)
@@ -69,7 +69,7 @@ def node(share: float, contiguous: bool, rng: np.random.Generator) -> NDArray[np
 def picked(
     kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int64], others: NDArray[np.int64] | None = None
 ) -> tuple[list[int], list[int]]:
-    """What is picked of flagged zones, and what should be; in most of a table, of which these and others may have been picked before."""
+    """Return the picked rows of flagged zones, and the correct ones; in most of a table, others may have been picked before."""
     columns, zone_map = COLUMNS[kind]
     codes, n_distinct = columns.codes[0], columns.values.shape[0]
     n_zones = int(zone_map.n_zones[0]) << FOLD >> shift
@@ -101,7 +101,7 @@ def picked(
     return np.sort(scratch.keys[: len(wanted)]).tolist(), sorted(wanted)
 
 
-@pytest.mark.slow  # a kernel of its own; large nodes are searched against full scans in every run (test_column.py)
+@pytest.mark.slow  # a kernel of its own; large nodes are compared with full scans in every run (test_column.py)
 @given(
     st.sampled_from(sorted(COLUMNS)),
     st.sampled_from([0.0001, 0.01, 0.2, 0.5, 0.9, 0.999, 1.0]),
@@ -123,7 +123,7 @@ def test_picked_rows(kind: str, share: float, contiguous: bool, shift: int, some
 @pytest.mark.parametrize(("share", "contiguous"), [(1.0, True), (0.3, True), (0.9, False), (0.5, False), (0.1, False)])
 @pytest.mark.parametrize("n_flagged", [16, 400])
 def test_every_way(kind: str, share: float, contiguous: bool, n_flagged: int) -> None:
-    """Whether intervals cover few rows, and whether these are near each other."""
+    """If intervals cover few rows or many, near each other or not."""
     rng = np.random.default_rng(0)
     rows = node(share, contiguous, rng)
     middle = np.arange(200, 200 + n_flagged) if n_flagged < 20 else rng.permutation(800)[:n_flagged]
@@ -136,7 +136,7 @@ def test_every_way(kind: str, share: float, contiguous: bool, n_flagged: int) ->
 @pytest.mark.parametrize("kind", sorted(COLUMNS))
 @pytest.mark.parametrize(("n_first", "others"), [(7_000, range(11_000, N)), (15_500, range(15_500, N, 4))])
 def test_uneven_node(kind: str, n_first: int, others: range) -> None:
-    """Rows are missing in one place only: how many lie between two is never what the whole node makes expect."""
+    """Rows are missing in one place only: interpolation over the whole node is wrong everywhere."""
     rows = np.concatenate([np.arange(n_first), others]).astype(np.uint32)
     found, wanted = picked(kind, rows, 0, np.arange(200, 216))
     assert len(wanted) > 20

@@ -1,4 +1,4 @@
-"""A level searched by zone sums, bit for bit against trying every split of every node, and proof that each way to pick rows is taken."""
+"""A level searched by zone sums, compared bit for bit with trying every split of every node, by every way to pick rows."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, quick_crite
 from tests.split.nodes import best_of, candidate, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
 
-# --- a level searched by zone sums, bit for bit against trying every split of every node ---
+# --- a level searched by zone sums, compared bit for bit with trying every split of every node ---
 
 
-#: So many rows that no node is summed by parts of zones.
+#: A number of rows from which no node is summed by parts of zones.
 NO_PARTS = 2**30
 #: A column's values, given random numbers and the number of rows.
 COLUMNS = {
@@ -84,7 +84,7 @@ def search_in_levels(
     n_threads: int,
     fine_rows: int = NO_PARTS,
 ) -> NDArray[Any]:
-    """Search the root, then the two halves of its rows by one column, as a tree would; compare each with the oracle.
+    """Search the root, then the two halves of its rows by one column, as for a tree, and compare each with the oracle.
 
     Returns the scales of the halves' sums.
     """
@@ -115,9 +115,9 @@ def search_in_levels(
                 if n <= 700:
                     lists, weight = as_lists(table), b.tolist() or None
                     expected = comparable(naive.best_split(lists, range(k), np.sort(mine).tolist(), a.tolist(), weight, limits, [0] * k))
-                else:  # nodes of up to 2047 rows are scanned whole there
+                else:  # nodes of up to 2047 rows are scanned completely there
                     expected = best_of(search_of(Task(table, a, b, np.isin(np.arange(n), mine), limits)))
-                # A level does not tell columns that are constant in a node from those without an allowed split.
+                # A level does not distinguish columns that are constant in a node from those without an allowed split.
                 assert same(candidate(found, i), expected if expected[1] else (naive.NO_SPLIT, None))
         return sums._scales[search._last_level[1]]
 
@@ -184,7 +184,7 @@ def test_levels(
     n_threads: int,
     fine: float,
 ) -> None:
-    """Nodes from a share of all rows on are summed by parts: both children, one of them, only the root, or none."""
+    """Nodes with at least some share of the rows are summed by parts: both children, one of them, only the root, or none."""
     table, a, b = make_case(kinds, target, criterion, weighted, n, seed)
     limits = naive.SplitLimits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples)
     search_in_levels(table, a, b, limits, seed, n_threads, int(fine * n))
@@ -192,7 +192,7 @@ def test_levels(
 
 @pytest.mark.parametrize("target", ["noise", "step", "turns", "heavy tails"])
 def test_flagged_zones_are_cut_finer(target: str) -> None:
-    """Enough rows in flagged zones for a second cut, of continuous columns that all are as good as noise."""
+    """Enough rows are in flagged zones to divide these, in continuous columns that are all noise."""
     for seed in range(4):
         table, a, b = make_case(["continuous", "missing", "half of it one value"], target, NEWTON, seed % 2 == 1, 2047, seed)
         search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), seed, n_threads=2)
@@ -200,7 +200,7 @@ def test_flagged_zones_are_cut_finer(target: str) -> None:
 
 @pytest.mark.parametrize(("criterion", "weighted"), one_of_each(one_quick([SQUARED_ERROR, NEWTON]), one_quick([False, True])))
 def test_sums_are_made_anew(criterion: str, weighted: bool) -> None:
-    """In a scale of their own, where the root's tells nothing: without an outlier, and where all targets are far from the root's mean."""
+    """In a scale of their own if the root's is useless: without an outlier, and if all targets are far from the root's mean."""
     penalty = 3.0 if criterion == NEWTON else 0.0
     for seed, target in enumerate(["outlier", "far off", "noise"] * 4):
         table, a, b = make_case(["continuous", "missing", "few values"], target, criterion, weighted, 600, seed)
@@ -220,16 +220,16 @@ def test_zones_are_narrow_at_both_ends() -> None:
     assert 550 < rows[127] < 650
     assert zones.n_zones[1] <= 255
     assert not zones.exact.any()
-    # Zones are made of whole values, in order.
+    # Zones consist of whole values, in order.
     codes = np.arange(n) % 300
     assert all(np.unique(zones.part[codes == code, 1]).shape[0] == 1 for code in range(300))
     assert (np.diff(zones.part[:300, 1].astype(int)) >= 0).all()
 
 
-# --- zones and their parts against the scan of every row, and proof that each way to pick rows is taken ---
+# --- zones and their parts compared with a scan of every row, and proof that each way to pick rows is used ---
 
 
-#: What was done with a column: nothing was flagged, only zones whose rows are listed, others as well; and whether flagged zones were cut.
+#: How a column was searched: nothing was flagged, only zones with listed rows, others as well; and whether flagged zones were divided.
 NONE, LISTED, PICKED = range(3)
 _SENTINEL = 7
 
@@ -237,10 +237,10 @@ _SENTINEL = 7
 def search_by_zones(
     task: Task, together: int, fine: int, lists: bool = False, known: Sequence[Any] = ()
 ) -> tuple[Any, set[tuple[int, bool]]]:
-    """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done.
+    """Search the node, ``together`` columns in each scan; return the best split and, for scans of one column, how it was searched.
 
-    With ``lists``, LISTED are rows that were picked from the lists of whole columns, which are not used otherwise.
-    ``known`` is what was shown of nodes with more rows, and kept, and the shift of sizes.
+    With ``lists``, LISTED are rows that were picked from the lists of whole columns, which are not used otherwise. ``known`` is stored
+    data of nodes with more rows, and the shift of sizes.
     """
     columns = presort(task.table)
     zone_map, k = map_zones(columns, fold=FOLD if fine is True else int(fine)), columns.n_columns
@@ -276,7 +276,7 @@ def search_by_zones(
     limits, scratch = package_limits(task.limits, slope_of(task)), make_scratch(n, int(np.diff(columns.offsets).max()), 0)
     bar, found, done = np.array([begin_node(summed, limits, scratch)]), empty_candidates(k, 2), set()
     for first in range(0, k, together):
-        traces = scratch.keys, scratch.marks, scratch.cuts[1]  # written by all ways to pick rows, by one, and where zones are cut
+        traces = scratch.keys, scratch.marks, scratch.cuts[1]  # written by all ways to pick rows, by one, and when zones are divided
         for array in traces:
             array[:] = _SENTINEL
         scan_columns(summed, first, min(first + together, k), columns, limits, bar, scratch, found.take(slice(first, None)))
@@ -288,7 +288,7 @@ def search_by_zones(
 
 
 def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
-    """A large node that tells nothing, but for a little in the first column."""
+    """A large node without information, except a little in the first column."""
     rng = np.random.default_rng(seed)
     x = [rng.normal(size=n) for _ in range(5)]
     x[1][rng.random(n) < 0.1] = np.nan
@@ -301,7 +301,7 @@ def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
     return Task(list(x), a, b, rng.random(n) < 0.9, naive.SplitLimits(criterion, penalty=penalty, min_samples=1 + 30 * (seed % 2)))
 
 
-#: Entropy has kernels of its own; slow tests have it in large nodes (test_column.py).
+#: Entropy has kernels of its own; slow tests use it in large nodes (test_column.py).
 CRITERIA = thorough_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
 
 
@@ -330,7 +330,7 @@ def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
     one_of_each(CRITERIA, [False, True], [0.9, 0.02], others=pytest.mark.thorough),
 )
 def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float) -> None:
-    """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
+    """From the lists of whole columns if the node has many of the rows; otherwise its own rows are compared."""
     seen: set[int] = set()
     for seed in range(6):
         task = noise(30_000, seed, criterion, weighted)
@@ -349,7 +349,7 @@ def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float
     one_of_each(CRITERIA, [False, True], [True, False], others=pytest.mark.thorough),
 )
 def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
-    """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""
+    """Alternating values: every zone and every part has a high bound, so that all rows are picked."""
     table, a, b = make_case(["continuous"], "turns", criterion, weighted, 900, 1)
     x = table[0]
     rng = np.random.default_rng(0)
@@ -393,7 +393,7 @@ def test_what_larger_nodes_have_shown(
     room: int,
     losses: list[tuple[float, str]],
 ) -> None:
-    """Nodes with fewer and fewer of the same rows rule out no better split by what those before have shown."""
+    """Nodes with ever fewer of the same rows miss no better split because of data of earlier nodes."""
     table, a, b = make_case(["continuous", *kinds], target, criterion, weighted, n, seed)
     k, rng = len(table), np.random.default_rng(seed)
     shown = np.full((2, k, map_zones(presort(table), fold=2).firsts.shape[1] + 1), -1)
@@ -409,14 +409,14 @@ def test_what_larger_nodes_have_shown(
 
 @pytest.mark.parametrize("criterion", one_quick([NEWTON, GINI]))
 def test_most_parts_are_not_looked_at_again(criterion: str) -> None:
-    """A bound that always passes would be safe, and of no use."""
+    """A bound that never prunes would be safe, but useless."""
     task = noise(200_000, 0, criterion, False)
     task = task._replace(inside=np.ones(200_000, np.bool_))
     n_parts = map_zones(presort(task.table)).firsts.shape[1]
     known = np.full((2, 5, n_parts + 1), -1), np.empty((5, 20_000), np.uint64), size_shift(int(np.abs(task.g).sum()))
     expected, n_flagged = best_of(search_of(task)), list[int]()
     for _ in range(2):
-        known[0][1] = -1  # no rows are kept
+        known[0][1] = -1  # no rows are stored
         assert same(search_by_zones(task, 5, True, known=known)[0], expected)
         n_flagged.append(int((known[0][1, :, :-2] > 0).sum()))
     assert n_flagged[0] > 20
@@ -424,7 +424,7 @@ def test_most_parts_are_not_looked_at_again(criterion: str) -> None:
 
 
 def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first tree of a table without lists is summed by parts, the next by what the one before has shown."""
+    """The first tree of a table without lists is summed by parts, the next one depends on the previous tree."""
     monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
     rng = np.random.default_rng(0)
     n = 3000
@@ -443,12 +443,12 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
         assert grain_after((1, 1000)) == FOLD - 2
         assert grain_after((900, 1000)) == 0
         assert grain_after((0, 0)) == FOLD
-        assert grain_after((0, 1)) == FOLD  # no node was large enough to tell
+        assert grain_after((0, 1)) == FOLD  # no node was large enough
         assert grain_after((0, 0)) == 0
 
 
 def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for the smallest parts before these are wanted, and for larger ones where memory is short."""
+    """Not for the smallest parts before these are needed, and for larger ones if memory is short."""
     monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
     monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
     n = 3000
@@ -487,13 +487,13 @@ def test_parts_of_a_column(kind: str, n: int) -> None:
             assert n_distinct < 256
             assert (part == codes << fold_to).all()
             continue
-        # The parts are what their first codes say.
+        # Parts follow from their first codes.
         first_codes = zones.first_codes[0]
         assert (first_codes[0], first_codes[n_parts]) == (0, n_distinct)
         assert (part[present] == np.searchsorted(first_codes[: n_parts + 1], codes[present], side="right") - 1).all()
         if n <= LIST_ROWS:
             assert (zones.firsts[0, : n_parts + 1] == np.searchsorted(np.sort(codes), first_codes[: n_parts + 1])).all()
-        if kind.startswith(("half", "mostly zero", "mostly two")):  # no other value is in the zone of one that many rows have
+        if kind.startswith(("half", "mostly zero", "mostly two")):  # a frequent value has a zone to itself
             zone = part >> fold_to
             assert all(np.unique(codes[zone == zone[codes == one][0]]).size == 1 for one in np.flatnonzero(np.bincount(codes) > n // 9))
         inner = first_codes[: n_parts + 1]

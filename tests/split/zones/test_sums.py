@@ -27,7 +27,7 @@ from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
 from dtrees.split.zones.over_shards.records import PartTasks, ShardRows, StoredRows
 from dtrees.split.zones.sums import SCALE, Sums, _capacity, add_rows, element_of, fold, include_joined, lay_out_slots, note_places
 
-# --- sums of zones, quantity by quantity, against sums by NumPy; and parts folded to larger ones ---
+# --- sums of zones, quantity by quantity, compared with sums by NumPy; and parts folded to larger ones ---
 
 
 @kernel
@@ -92,7 +92,7 @@ def test_fold(width: int, grain: int) -> None:
 
 @pytest.mark.parametrize("width", [2, 3])
 def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
-    """The same zones of so many columns all have places in the cache, in which those that are 4 kB apart compete for a few."""
+    """The same zones of all these columns fit the cache; those 4 kB apart would compete for a few places."""
     for most_zones in range(1, 256):
         for grain in range(FOLD + 1):
             places = np.arange(32) * 8 * width * _capacity(most_zones << grain, width) % 4096
@@ -100,7 +100,7 @@ def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
             assert np.bincount(places // 64).max() <= 5
 
 
-# --- sums of joined columns of categories, against sums column by column ---
+# --- sums of joined columns of categories, compared with sums column by column ---
 
 
 @kernel
@@ -159,7 +159,7 @@ def test_columns_taken_of_joined_ones() -> None:
     [
         (100_000, [20] * 10, 0, 5),
         (100_000, [5] * 10, 0, 4),
-        (10_000, [20] * 10, 0, 0),  # too many elements for so few rows
+        (10_000, [20] * 10, 0, 0),  # too many elements for the number of rows
         (5_000, [5] * 10, 0, 5),
         (100_000, [100] * 10, 0, 0),
         (100_000, [20] * 8, 3, 4),
@@ -176,7 +176,7 @@ def test_columns_joined(n_rows: int, n_categories: list[int], n_numbers: int, n_
     assert (np.diff(joined.begins) <= MOST_JOINED[0]).all()
 
 
-# --- flagged parts cut into finer ones, against rows looked at one by one ---
+# --- flagged parts divided into finer ones, compared with reading rows one by one ---
 
 
 _KINDS = ("normal", "ties", "neighbours", "heavy-tailed", "missing", "float32")
@@ -262,7 +262,7 @@ def test_sums_and_rows_kept(data: st.DataObject) -> None:
     assert np.array_equal(sums, wanted)
 
 
-# --- elements of many numbers, against rows added up one by one, and bounds on what several targets add to scores, against all splits ---
+# --- elements of several numbers, compared with adding rows one by one, and bounds of several targets, with all splits ---
 
 
 def draw_amounts(kind: str, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -276,7 +276,7 @@ def draw_amounts(kind: str, n: int, rng: np.random.Generator) -> NDArray[np.int6
     return rng.integers(-1000, 1000, n)
 
 
-@pytest.mark.slow  # compiles
+@pytest.mark.slow  # compiles kernels
 @pytest.mark.parametrize("criterion", ["squared_error", "poisson"])
 @pytest.mark.parametrize("kind", ["small", "near the limit", "heavy-tailed", "all the same"])
 def test_no_split_inside_a_part_scores_above_its_bound(kind: str, criterion: str) -> None:
