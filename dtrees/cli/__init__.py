@@ -3,16 +3,15 @@
 It is thin. Each module does one step and can be used, and is tested, without the others:
 
 ``main``
-    commands and options; imports nothing heavy, so that ``--help`` is there at once.
+    commands and options; imports nothing slow, so that ``--help`` is fast.
 ``fit``, ``predict``, ``saved``, ``check``
-    what the commands do: train; predict for a table and score; show, draw and export a model; look at an installation.
+    the commands: train; predict for a table and score; show, draw and export a model; check an installation.
 ``clusters``, ``models``
-    which Dask cluster; which estimator, with which parameters.
+    the Dask cluster; the estimator and its parameters.
 ``tables``, ``target``
-    CSV and Parquet as Dask DataFrames, and where to write; what the target column is, which rows are for the test, and how good
-    predictions of it are beside a trivial baseline.
+    CSV and Parquet as Dask DataFrames, and output files; the target column, the test rows, and scores compared with a trivial baseline.
 ``display``, ``errors``
-    what is printed: notes, live progress, tables, every failure as one line that says what to do.
+    output: notes, live progress, tables, and every failure as one line that says what to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``dtrees check``: whether an installation, and a cluster, are fit for work."""
+"""``dtrees check``: whether an installation, and a cluster, work."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dtrees.version import DISTRIBUTION, pip_install
 _PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
 
 
-#: Whether a second process compiles kernels beside this one.
+#: The environment variable for the helper process that compiles kernels.
 _HELPER = "DTREES_HELPER"
-#: Tables that have kernels of their own, and how many rows make a node small, or large enough to be searched by sums of zones.
+#: Tables that need kernels of their own, and numbers of rows for a small node, and for one large enough for zone sums.
 _TABLES = ("numbers", "categories", "sparse", "monotonic", "several targets")
 _ROWS = (2_000, 50_000)
 
@@ -54,7 +54,7 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
         )
     differing = sorted({name for versions_there in found.values() for name in here if versions_there.get(name) != here[name]} - {"kernels"})
     before = os.environ.get(_HELPER)
-    os.environ[_HELPER] = "0"  # kernels are compiled when this has ended, and not by a process that goes on
+    os.environ[_HELPER] = "0"  # the process must not leave a helper that continues compiling
     try:
         start = time.monotonic()
         with display.stage("Compiling kernels, or reading compiled ones"):
@@ -77,7 +77,7 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this process, and what its compiled kernels are named by: it depends on the kind of processor, too."""
+    """Return the versions of this process, and the name of its compiled kernels, which also depends on the type of processor."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -90,7 +90,7 @@ def versions() -> dict[str, str]:
 
 
 def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
-    """Return versions by who has them, those of workers that have the same in one.
+    """Return versions by process; workers with equal versions are combined.
 
     >>> _alike({"here": {"a": "1"}, "worker x": {"a": "2"}, "worker y": {"a": "2"}, "worker z": {"a": "3"}})
     {'here': {'a': '1'}, '2 workers, such as x': {'a': '2'}, 'worker z': {'a': '3'}}
@@ -106,7 +106,7 @@ def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str
 
 
 def _fit_a_little() -> None:
-    """Fit models that need most kernels of tables of numbers."""
+    """Fit models that need most kernels of numeric tables."""
     import numpy as np
 
     X = np.random.default_rng(0).random((5000, 4))
@@ -118,7 +118,7 @@ def _fit_a_little() -> None:
 
 
 def _compile_kinds(models: Sequence[str], display: Display) -> int:
-    """Fit models of each kind that has kernels of its own, and tell of each that had some compiled; return how many."""
+    """Fit models of each kind with kernels of its own, and report each that compiled some; return their number."""
     from dtrees.split.compile.cache import n_compiled
 
     kinds = [(*of_model, table, n_rows) for name in models for of_model in _estimators(name) for table in _TABLES for n_rows in _ROWS]
@@ -134,7 +134,7 @@ def _compile_kinds(models: Sequence[str], display: Display) -> int:
 
 
 def _estimators(model: str) -> Iterator[tuple[Any, int]]:
-    """Yield an estimator of each criterion or loss of a model, and for how many classes; 0 is for regression."""
+    """Yield an estimator for each criterion or loss of a model, and a number of classes; 0 is for regression."""
     from dtrees.ensemble.objective.registry import registered_losses
     from dtrees.split.criteria.criterion import criteria_for
 
@@ -150,7 +150,7 @@ def _estimators(model: str) -> Iterator[tuple[Any, int]]:
 
 
 def _fit(estimator: Any, n_classes: int, table: str, n_rows: int) -> bool:
-    """Fit an estimator to a made-up table; tell whether it takes such a table."""
+    """Fit an estimator to a synthetic table; return whether it supports such a table."""
     import numpy as np
     import pandas as pd
     import scipy.sparse
@@ -168,6 +168,6 @@ def _fit(estimator: Any, n_classes: int, table: str, n_rows: int) -> bool:
     target = np.column_stack([target, target[::-1]]) if table == "several targets" else target
     try:
         clone(estimator).set_params(**constraint, max_depth=4).fit(given, target).predict(given[:10])
-    except ValueError:  # it refuses such a table, and so will the user's be
+    except ValueError:  # it does not support such a table
         return False
     return True

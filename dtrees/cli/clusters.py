@@ -1,4 +1,4 @@
-"""Which Dask cluster a command works on: one of its own, or the one that ``--scheduler`` names."""
+"""The Dask cluster of a command: one of its own, or the one given by ``--scheduler``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dtrees.cli.errors import TRACEBACK_VARIABLE, CommandError
 
 @contextlib.contextmanager
 def cluster(display: Display, scheduler: str | None, n_workers: int | None = None, threads_per_worker: int | None = None) -> Iterator[Any]:
-    """Give a client of the cluster and say where its dashboard is; an embedded cluster ends with the block.
+    """Yield a client of the cluster and print the address of its dashboard; an embedded cluster ends with the block.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
     scheduler : str or None
         Address of a running scheduler; None starts a cluster on this machine.
     n_workers, threads_per_worker : int or None
-        Of the embedded cluster. Without ``n_workers`` there is one worker with all cores, inside this process: kernels run without the
-        interpreter lock, so that more processes would only import everything once more and hold copies of the data.
+        Size of the embedded cluster. Without ``n_workers`` there is one worker with all cores, inside this process: kernels run without
+        the interpreter lock, so more processes would only repeat the imports and copy the data.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
                 client = stack.enter_context(local_client(n_workers or 1, threads_per_worker, processes=n_workers is not None))
                 if not os.environ.get(TRACEBACK_VARIABLE):
                     client.run(_silence_worker)
-                    logging.getLogger("distributed.batched").setLevel(logging.ERROR)  # of connections that a cluster closes as it ends
+                    logging.getLogger("distributed.batched").setLevel(logging.ERROR)  # about connections that a cluster closes as it ends
                     stack.push(_silence_the_end)
         else:
             client = stack.enter_context(connect(scheduler))
@@ -62,9 +62,9 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
 
 
 def _check_workers(client: Any, display: Display) -> None:
-    """Refuse workers without dtrees, which would fail in obscure ways; mention those with another version."""
+    """Refuse workers without dtrees, whose errors would be obscure; report those with another version."""
 
-    def version() -> str:  # nested, so that it is sent by value: the workers may have no dtrees to look it up in
+    def version() -> str:  # nested, so that it is pickled by value: the workers may have no dtrees
         import dtrees
 
         return dtrees.__version__
@@ -78,11 +78,11 @@ def _check_workers(client: Any, display: Display) -> None:
 
 
 def _silence_the_end(kind: type[BaseException] | None, *_: object) -> None:
-    """Keep a cluster that ends in the middle of its work, because of an error or a signal, from logging each connection that breaks."""
+    """Keep a cluster that ends during its work, because of an error or a signal, from logging each broken connection."""
     if kind is not None:
         logging.disable(logging.CRITICAL)
 
 
 def _silence_worker() -> None:
-    """Keep a worker of the embedded cluster from printing the traceback of what fails here anyway, in one line."""
+    """Keep a worker of the embedded cluster from printing tracebacks, as errors are printed here in one line."""
     logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)

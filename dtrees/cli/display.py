@@ -1,4 +1,4 @@
-"""What is printed: results on stdout; notes on stderr, so that results can be piped."""
+"""Output: results on stdout; notes on stderr, so that results can be piped."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Display:
     Parameters
     ----------
     stdout, stderr : rich.console.Console, optional
-        Where to; by default the process's own streams.
+        Where to print; by default the process's own streams.
     as_json : bool, default=False
-        Print results as one JSON document (:meth:`document`), and what is meant for people on stderr.
+        Print results as one JSON document (:meth:`document`), and output for people on stderr.
     """
 
     def __init__(self, stdout: Console | None = None, stderr: Console | None = None, *, as_json: bool = False) -> None:
-        # Soft wrapping: a path or link that is longer than the line stays on one line, to be copied.
+        # Soft wrapping: a path or link that is longer than the line stays on one line, so that it can be copied.
         self._as_json = as_json
         self.stderr = stderr or Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout = self.stderr if as_json else stdout or Console(highlight=False, soft_wrap=True)
 
     def document(self, content: Mapping[str, Any]) -> None:
-        """Print the results of a command as JSON, if that is asked for; what is no number is null."""
+        """Print the results of a command as JSON, if requested; NaN and infinities become null."""
         if self._as_json:
             click.echo(json.dumps(_plain(content), indent=2, allow_nan=False))
 
@@ -55,21 +55,21 @@ class Display:
         self.stdout.print(table, soft_wrap=False)
 
     def note(self, message: str) -> None:
-        """Say what is going on."""
+        """Print a note about progress."""
         self.stderr.print(Text(message))
 
     def warn(self, message: str) -> None:
-        """Say what the user should know, but need not act on."""
+        """Print a warning that requires no action."""
         self.stderr.print(Text(f"Note: {message}", style="yellow"))
 
     def repeated_names(self, data: str, repeated: Mapping[str, str]) -> None:
-        """Mention CSV columns that are called otherwise here than in the file, where an earlier one has the same name."""
+        """Report CSV columns whose name differs from the file, where an earlier column has the same name."""
         for called, name in repeated.items():
             self.warn(f"{data!r} has several columns {name!r}; this one is called {called!r} here.")
 
     @contextlib.contextmanager
     def warnings(self) -> Iterator[None]:
-        """Print the Python warnings of the block as notes, each once and without the line of code that it came from."""
+        """Print the Python warnings of the block as notes, each once and without its line of code."""
         said: set[str] = set()
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -85,7 +85,7 @@ class Display:
             warnings.showwarning = before
 
     def result(self, message: str) -> None:
-        """Print what the user asked for."""
+        """Print a result of the command."""
         self.stdout.print(Text(message))
 
     def scores(self, title: str, scores: Sequence[Score], baseline: str) -> None:
@@ -99,7 +99,7 @@ class Display:
 
     @contextlib.contextmanager
     def stage(self, description: str) -> Iterator[None]:
-        """Show that something without a known length is under way, and when it is done, how long it took."""
+        """Show a running step of unknown length and, when it is done, how long it took."""
         start = time.monotonic()
         with self.stderr.status(escape(description)) if self.stderr.is_terminal else contextlib.nullcontext():
             yield
@@ -107,7 +107,7 @@ class Display:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold.
+    """Return a value in a form that JSON supports.
 
     >>> _plain({"a": np.float64("nan"), "b": (np.int64(3), "x")})
     {'a': None, 'b': [3, 'x']}
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count and what is counted.
+    """Return a number with its noun.
 
     >>> plural(1, "worker"), plural(20640, "row")
     ('1 worker', '20,640 rows')
@@ -133,7 +133,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def _figure(value: float) -> str:
-    """Return a figure with four significant digits or, above 1000, as a whole number.
+    """Return a number with four significant digits or, above 1000, as an integer.
 
     >>> _figure(0.83251), _figure(48123.4), _figure(-0.00004)
     ('0.8325', '48,123', '-4e-05')

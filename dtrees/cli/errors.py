@@ -1,10 +1,10 @@
 """Every failure as one line on stderr that says what to do.
 
-Commands raise :class:`CommandError` where they know better than the library what the user should change; whatever else comes up
-(a library's ``ValueError``, a file that cannot be read, a lost worker) is turned into a line by :func:`describe`.
+Commands raise :class:`CommandError` if they know better than the library what the user should change; other exceptions (a library's
+``ValueError``, an unreadable file, a lost worker) are converted to a line by :func:`describe`.
 
-Exit codes: 0 done, 1 failed, 2 the command was given wrongly, 130 interrupted, 143 terminated (129 where the terminal went away). Clusters
-are closed, and fits on those of others given up, before a command ends by a signal; a second one ends it at once.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted, 143 terminated (129 if the terminal was closed). Clusters are closed,
+and fits on other clusters cancelled, before a command ends by a signal; a second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any, NoReturn
 
 import click
 
-#: Set to anything to see where an error came from.
+#: Set this variable to see where an error came from.
 TRACEBACK_VARIABLE = "DTREES_TRACEBACK"
 
-#: Errors whose message is meant for users; of others the kind is named too.
+#: Errors whose message is written for users; for others the type is printed, too.
 _SELF_EXPLAINING = (ValueError, TypeError, OSError, ImportError, RuntimeError, LookupError)
 
 
 class CommandError(click.ClickException):
-    """A failure in the user's terms; the message says what is wrong and what to do."""
+    """A failure described for the user; the message says what is wrong and what to do."""
 
 
 class _Ended(BaseException):
-    """A signal asks this process to end; as an exception, it closes on its way what is open."""
+    """A signal that ends this process, as an exception, so that open resources are closed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -40,10 +40,10 @@ class _Ended(BaseException):
 
 
 class OneLineGroup(click.Group):
-    """A click group whose errors are one line, whatever raised them."""
+    """A click group that prints each error as one line, whatever raised it."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run the command that the arguments name, and exit."""
+        """Run the command given by the arguments, and exit."""
         extra["standalone_mode"] = False
         try:
             with _signals_raised():
@@ -52,13 +52,13 @@ class OneLineGroup(click.Group):
             _fail("Terminated." if ended.number == signal.SIGTERM else "The terminal was closed.", 128 + ended.number)
         except (click.Abort, KeyboardInterrupt):
             _fail("Interrupted.", 130)
-        except click.exceptions.NoArgsIsHelpError as error:  # its message is the whole help
+        except click.exceptions.NoArgsIsHelpError as error:  # its message is the complete help
             error.show()
             sys.exit(error.exit_code)
         except click.ClickException as error:
             _trace()
             _fail(_usage(error) if isinstance(error, click.UsageError) else error.format_message(), error.exit_code)
-        except BrokenPipeError:  # the reader of our output went away, as `head` does
+        except BrokenPipeError:  # the reader of the output has ended, for example `head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except Exception as error:
@@ -69,7 +69,7 @@ class OneLineGroup(click.Group):
 
 @contextlib.contextmanager
 def _signals_raised() -> Iterator[None]:
-    """Have the signals that ask a process to end raise :class:`_Ended` for as long as the block lasts, unless they are ignored."""
+    """Convert signals that end a process to :class:`_Ended` inside the block, unless they are ignored."""
 
     def end(number: int, _: object) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
@@ -77,7 +77,7 @@ def _signals_raised() -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
-        numbers = []  # only the main thread may say what signals do
+        numbers = []  # only the main thread can set signal handlers
     before = {number: signal.signal(number, end) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
     try:
         yield
@@ -87,7 +87,7 @@ def _signals_raised() -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    r"""Return an error as one line, its kind named where the message alone is not meant for users.
+    r"""Return an error as one line, with its type if the message alone is not written for users.
 
     >>> describe(ValueError("two\n   lines"))
     'two lines'

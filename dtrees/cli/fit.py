@@ -1,6 +1,6 @@
-"""``dtrees fit``: from a table to a scored model; ``dtrees demo``: that with a synthetic table, for someone without data at hand.
+"""``dtrees fit``: from a table to a scored model; ``dtrees demo``: the same with a synthetic table, for users without data.
 
-What ``options`` has is declared in :mod:`dtrees.cli.main`; ``settings`` are those of ``--set``, ``form`` is how CSV files are written.
+``options`` are declared in :mod:`dtrees.cli.main`; ``settings`` are those of ``--set``, ``form`` is the form of CSV files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEMO_TARGET = "rent"
 
 
 def fit(**given: Any) -> None:
-    """Carry out the command; the arguments are its options."""
+    """Run the command with its options as arguments."""
     options = SimpleNamespace(**given)
     display = Display(as_json=options.as_json)
     parameters = check(options)
@@ -93,7 +93,7 @@ def train_and_score(
 
 
 def conclude(found: dict[str, Any], options: Any, display: Display) -> None:
-    """Say where the model is, and print the results as JSON if that is asked for."""
+    """Print the path of the model, and the results as JSON if requested."""
     if options.output:
         display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
     else:
@@ -165,7 +165,7 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
 class Inputs:
     """The tables of one command, and the columns to train on.
 
-    Tables go by the options that name them: ``DATA``, ``--test`` and ``--validation``.
+    Tables are identified by the options that name them: ``DATA``, ``--test`` and ``--validation``.
     """
 
     def __init__(self, options: Any, display: Display) -> None:
@@ -200,7 +200,7 @@ class Inputs:
                     raise
                 path = error.filename or table.data
                 raise CommandError(f"Workers of {options.scheduler} cannot read {path}; put the data where all of them find it.") from error
-            except KeyError as error:  # of CSV files, the headers were compared already
+            except KeyError as error:  # for CSV files, the headers have already been compared
                 lack = f"some of its files lack columns that the first has ({error.args[0]})"
                 raise CommandError(f"Cannot read {table.data}: {lack}.") from error
             except ValueError as error:
@@ -238,7 +238,7 @@ def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, 
 
 
 class _Bar(ProgressBar):
-    """Shows the progress of a fit where the command prints notes, and knows how far it has come."""
+    """A progress bar of a fit in the notes of the command, which stores the progress."""
 
     latest: Progress | None = None
 
@@ -249,7 +249,7 @@ class _Bar(ProgressBar):
         return TerminalBar(unit, self._stderr, transient=True) if self._stderr.is_terminal else Lines(unit)
 
     def __call__(self, progress: Progress) -> None:
-        """Take in a finished tree or round."""
+        """Update with a finished tree or round."""
         super().__call__(progress)
         self.latest = progress
 
@@ -295,8 +295,8 @@ def demo(*, rows: int, data: str | None, **options: Any) -> None:
 def flats(n_rows: int, seed: int) -> pd.DataFrame:
     """Return synthetic flats and their monthly rents.
 
-    The rent depends on numbers and on text, on some of them only together; two columns have gaps, and there is noise, so that no model
-    can reach an R2 of 1.
+    The rent depends on numbers and on text, partly on combinations; two columns have missing values, and there is noise, so no model can
+    reach an R2 of 1.
 
     >>> flats(3, seed=0).columns.tolist()
     ['area', 'rooms', 'floor', 'lift', 'built', 'centre_km', 'district', 'heating', 'rent']

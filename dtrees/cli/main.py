@@ -1,4 +1,4 @@
-"""Commands and options. What the commands do is in other modules, imported only when they run."""
+"""Commands and options. The work is done in other modules, which are imported only when a command runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Examples:
 
 
 def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several options as one decorator, in the order of the help text."""
+    """Combine several options into one decorator, in the order of the help text."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):
@@ -122,7 +122,7 @@ _csv_options = _options(
 
 
 def _with_form(options: dict[str, Any]) -> dict[str, Any]:
-    """Put the options about CSV files into one."""
+    """Combine the options about CSV files into one."""
     from dtrees.cli.tables import CSVForm
 
     form = CSVForm(*(options.pop(name) for name in ("separator", "decimal", "thousands")))
@@ -160,8 +160,7 @@ def main() -> None:
     Train on a CSV or Parquet file:     dtrees fit DATA --target COLUMN
     List the options of a command:      dtrees fit --help
     """  # noqa: D301 (the backspace is for click, which does not wrap the lines after it)
-    # A command is a short process of many imports: to look for garbage among them, in between and at the end, would take a quarter of its
-    # time.
+    # A command is a short process with many imports: garbage collections in between and at the end would take a quarter of its time.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
 

@@ -1,4 +1,4 @@
-"""Which estimator, with which parameters."""
+"""The estimator of a command, and its parameters."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def _problem(estimator_class: Any, parameters: Mapping[str, Any]) -> str | None:
 
 
 def read_parameters(path: str | None, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters in a TOML file, if any, and those of ``"name=value"`` settings, which go before.
+    """Return the parameters in a TOML file, if any, and those of ``"name=value"`` settings, which have priority.
 
     Raises
     ------
     CommandError
-        If the file is not such a one.
+        If the file is not a valid TOML file of parameters.
     """
     if path is None:
         return parse_settings(settings)
@@ -90,7 +90,7 @@ def read_parameters(path: str | None, settings: Sequence[str]) -> dict[str, Any]
             content = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"--params: {path!r} is not a TOML file ({error}); it has lines such as: max_depth = 8") from None
-    # TOML has no word for None.
+    # TOML has no value for None.
     given = {
         name.replace("-", "_"): _WORDS.get(value.lower(), value) if isinstance(value, str) else value for name, value in content.items()
     }
@@ -116,12 +116,12 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def load_trees(path: str) -> Any:
-    """Return the model of a file, whose trees are to be looked at.
+    """Return a model from a file, in order to show its trees.
 
     Raises
     ------
     CommandError
-        If it is a bag: its boosters have trees.
+        If it is a bag, whose boosters have the trees.
     """
     model = dtrees.load(path)
     if not hasattr(model, "_trees"):

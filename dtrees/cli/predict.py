@@ -1,6 +1,6 @@
-"""``dtrees predict`` and ``dtrees evaluate``: what a saved model predicts for the rows of a table, and how good that is.
+"""``dtrees predict`` and ``dtrees evaluate``: predictions of a saved model for the rows of a table, and their scores.
 
-Frames are written partition by partition, so that no more than a few of them are ever in memory.
+Frames are written partition by partition, so that only a few of them are in memory at a time.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def predict_part(
 
 
 def _write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
-    """Write pandas DataFrames one after the other, in the format that the name of the output asks for; return how many rows they have."""
+    """Write pandas DataFrames one after the other, in the format given by the file name; return the number of rows."""
     suffix = PurePath(path).suffix.lower()
     return (
         _write_parquet(file, frames) if suffix in tables.PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
@@ -139,13 +139,13 @@ def _write_parquet(file: BinaryIO, frames: Iterable[Any]) -> int:
 
 
 def _partitions(frame: Any, client: Any = None) -> Iterator[Any]:
-    """Yield the partitions of a Dask DataFrame in order as pandas DataFrames, holding few of them at a time.
+    """Yield the partitions of a Dask DataFrame in order as pandas DataFrames, with few of them in memory at a time.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
     client : distributed.Client, optional
-        None computes one after the other in this process.
+        None computes them one after the other in this process.
     """
     parts = frame.to_delayed()
     if client is None:
@@ -287,7 +287,7 @@ def _output_names(estimator: Any, proba: bool) -> list[str]:
 
 
 def columns_by_kind(estimator: Any) -> dict[str, list[str]]:
-    """Return the columns that held text when the model was fitted, and those that held numbers: they are read as such again."""
+    """Return the columns that were text at fit, and those that were numbers: they are read in the same way."""
     named = [column for column in estimator._schema.columns if column.name is not None]
     text = [column.name for column in named if any(isinstance(category, str) for category in column.categories)]
     return {"text": text, "numbers": [column.name for column in named if column.name not in text]}

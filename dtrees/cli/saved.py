@@ -1,4 +1,4 @@
-"""``dtrees show``, ``dtrees plot`` and ``dtrees export``: what a saved model is, as text, as a picture, and as a file of another tool."""
+"""``dtrees show``, ``dtrees plot`` and ``dtrees export``: a saved model as text, as a picture, and in the format of another tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dtrees.reports.facts import facts_of, figures_of, parameters_of
 
 
 def show(*, model: str, tree: int | None, depth: int, importance_type: str, columns: int, as_json: bool) -> None:
-    """Say what a saved model is; the arguments are the options of the command."""
+    """Print a summary of a saved model; the arguments are the options of the command."""
     display = Display(as_json=as_json)
     estimator = load_trees(model)
     if tree is not None:
@@ -52,7 +52,7 @@ def show(*, model: str, tree: int | None, depth: int, importance_type: str, colu
 
 
 def _importances(estimator: Any, kind: str) -> dict[str, float]:
-    """Return the importances by the name of the column, the largest first; none of an isolation forest."""
+    """Return the importances by name of the column, the largest first; empty for an isolation forest."""
     if not hasattr(estimator, "feature_importances_"):
         return {}
     values = importance_by(estimator, kind)
@@ -85,7 +85,7 @@ def _draw(estimator: Any, what: str, tree: int, depth: int | None, importance_ty
 
 
 def export(*, model: str, form: str, output: str, tree: int) -> None:
-    """Write a saved model as a file of another tool; the arguments are the options of the command."""
+    """Write a saved model in the format of another tool; the arguments are the options of the command."""
     display = Display()
     check_destinations({"--output": output}, [model])
     estimator = load_trees(model)
@@ -96,13 +96,13 @@ def export(*, model: str, form: str, output: str, tree: int) -> None:
 
 
 def _module_for(model: str) -> bytes:
-    """Return the module that predicts with NumPy alone, if it can by this file."""
+    """Return the module that predicts with NumPy alone, if it supports this file."""
     dtrees_numpy.load(model)
     return Path(dtrees_numpy.__file__).read_bytes()
 
 
 def _exported(estimator: Any, form: str, tree: int, name: str) -> bytes:
-    """Return one tree as text or for Graphviz, or a model of another tool, or as C, whose functions begin with a name."""
+    """Return one tree as text or for Graphviz, or a model in the format of another tool; C functions have a prefix."""
     if form == "text":
         return dtrees.export_text(estimator, tree_index=tree, max_depth=1_000_000, show_missing=True).encode()
     if form == "dot":
@@ -117,7 +117,7 @@ def _exported(estimator: Any, form: str, tree: int, name: str) -> bytes:
 
 
 def _through_a_file(write: Callable[[str], Any], name: str) -> bytes:
-    """Return what is written to a path, for tools that write files by themselves."""
+    """Return the bytes that a tool writes to a path."""
     with tempfile.TemporaryDirectory(prefix="dtrees-export-") as folder:
         path = Path(folder) / name
         write(str(path))

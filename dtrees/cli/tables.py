@@ -1,12 +1,12 @@
-"""Tables: CSV and Parquet files as Dask DataFrames; and where commands write to, checked before the work is done rather than after it.
+"""Tables: CSV and Parquet files as Dask DataFrames; and output files, which are checked before the work is done.
 
-What the user calls *data* is one file, a folder of files or a pattern, on this machine or at an fsspec URL
-(``s3://...``). Rows are in the order of the files, by name, and of the lines within them. They are looked at
-here, or, where they are not here, on a worker of a cluster, perhaps the only place that can read them.
+*Data* is one file, a folder of files or a pattern, on this machine or at an fsspec URL (``s3://...``). Rows are in the order of the
+files, by name, and of the lines within them. Files are inspected here or, if they are not here, on a worker of a cluster, which may be
+the only place that can read them.
 
-A CSV file does not say what its columns hold, and dask.dataframe judges by the first rows: a column that is whole numbers there and
-has a missing value or a word further down fails in mid-training. So every block is parsed once just to see what it holds, and what
-the blocks say is put together:
+A CSV file does not state the types of its columns, and dask.dataframe guesses them from the first rows: a column of integers there that
+has a missing value or a word further down fails during training. So every block is parsed once to find its types, and these are
+combined:
 
 ========================  ==============================================
 the blocks hold           the column is
@@ -20,8 +20,8 @@ anything else             text, exactly as it stands in the file
 nothing                   float64, all missing
 ========================  ==============================================
 
-Blocks begin and end at line breaks, and one within quotes is no end of a row. A block with an odd number of quotes begins or ends within
-some; then each file is read as a whole.
+Blocks begin and end at line breaks, and a line break within quotes does not end a row. A block with an odd number of quotes begins or
+ends within quotes; then each file is read as a whole.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from dtrees.cli.errors import CommandError
 
 logger = logging.getLogger("dtrees")
 
-#: Names that are to be CSV.
+#: Suffixes of CSV files.
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
-#: Names that are to be Parquet.
+#: Suffixes of Parquet files.
 PARQUET_SUFFIXES = (".parquet", ".pq")
-#: Of what a table can be written to; a name without one, such as that of a pipe, is CSV.
+#: Suffixes of output tables; a name without one, such as that of a pipe, is CSV.
 OUTPUT_SUFFIXES = ("", *TEXT_SUFFIXES, *PARQUET_SUFFIXES)
-#: Of pages of HTML; a name without one is taken as it is.
+#: Suffixes of HTML pages; a name without one is used unchanged.
 HTML_SUFFIXES = ("", ".html", ".htm")
-#: Compressed files, by the end of their names.
+#: Compressions by suffix.
 COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
-#: How JSON, HTML and XML begin.
+#: The first characters of JSON, HTML and XML.
 _OTHER_TEXT = re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*[\"}]|\[\s*[\[{\]\"]|<(!doctype|html|\?xml))", re.IGNORECASE)
 
 _FLAGS = frozenset({"bool", "bool with gaps"})
-#: Bytes of a block: parsed as one chunk by one thread.
+#: Bytes of a block, which one thread parses as one chunk.
 BLOCK_SIZE = 32 * 2**20
 
 
 @dataclass(frozen=True)
 class CSVForm:
-    """How CSV files are written.
+    """The form of CSV files.
 
     Attributes
     ----------
     separator : str or None
-        Between values. None: a comma, or a tab for ``.tsv``.
+        Character between values. None: a comma, or a tab for ``.tsv``.
     decimal : str
-        Before the fraction of a number.
+        Character before the fraction of a number.
     thousands : str or None
-        Between groups of digits.
+        Character between groups of digits.
 
     Raises
     ------
@@ -92,18 +92,18 @@ class CSVForm:
 
 @dataclass(frozen=True)
 class Table:
-    """The table that a DATA argument stands for.
+    """The table of a DATA argument.
 
     Attributes
     ----------
     data : str
-        What the user wrote.
+        The argument itself.
     paths : list of str
         Its files, in order.
     names : list of str
-        Of the columns.
+        Names of the columns.
     repeated : dict
-        The CSV columns whose name an earlier one has: what they are called instead, and the name in the file.
+        CSV columns that have the same name as an earlier one: their new names, and the name in the file.
     header : bytes
         The first line of CSV files; empty for Parquet.
     reading : dict
@@ -122,21 +122,21 @@ class Table:
 
 
 def find_table(data: str, form: CSVForm, client: Any = None) -> Table:
-    """Return the table that a DATA argument stands for, from the start of its files.
+    """Return the table of a DATA argument, from the beginning of its files.
 
     Parameters
     ----------
     data : str
         A file, a folder or a pattern with ``*``, ``?`` or ``[...]``.
     form : CSVForm
-        Of CSV files.
+        Form of CSV files.
     client : distributed.Client or None
-        Whose workers are asked for what is not here.
+        Its workers are asked for files that are not here.
 
     Raises
     ------
     CommandError
-        If there is nothing, or CSV and Parquet together; if CSV files differ in their columns, or seem to have another separator.
+        If there are no files, or both CSV and Parquet; if CSV files differ in their columns, or seem to have another separator.
 
     Examples
     --------
@@ -177,11 +177,11 @@ def read_table(table: Table, client: Any = None, *, text: Collection[str] = (), 
     ----------
     table : Table
     client : distributed.Client or None
-        Whose workers can read what is elsewhere.
+        Its workers can read files that are elsewhere.
     text : collection of str
-        CSV columns that are text whatever they look like.
+        CSV columns that are text whatever their values.
     numbers : collection of str
-        CSV columns that are to hold numbers or flags: flags with gaps are not text there.
+        CSV columns that must hold numbers or flags: flags with missing values are not text there.
     """
     import dask.dataframe as dd
 
@@ -196,16 +196,16 @@ def read_table(table: Table, client: Any = None, *, text: Collection[str] = (), 
 
 
 def check_columns(wanted: Sequence[str], columns: Sequence[str], option: str, data: str) -> None:
-    """Raise a :class:`CommandError` if the table has no column of a name that an option gave."""
+    """Raise a :class:`CommandError` if an option names a column that the table does not have."""
     for name in wanted:
         if name not in columns:
-            from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
+            from dtrees.ensemble.estimators.parameters import suggestion  # imports scikit-learn
 
             raise CommandError(f"{option}: {data!r} has no column {name!r}. {suggestion(name, columns)}")
 
 
 def column_list(values: Sequence[str]) -> list[str]:
-    """Return the column names of a repeatable option, each of which may name several, separated by commas.
+    """Return the column names of a repeatable option, each value of which may contain several, separated by commas.
 
     >>> column_list(["id,name", "date"])
     ['id', 'name', 'date']
@@ -214,12 +214,12 @@ def column_list(values: Sequence[str]) -> list[str]:
 
 
 def check_destinations(written: Mapping[str, str | None], read: Collection[str]) -> None:
-    """Raise if a file that an option names cannot be written, is read by the command, or is named by another option too.
+    """Raise if a file that an option names cannot be written, is read by the command, or is also named by another option.
 
     Parameters
     ----------
     written : mapping from str to str or None
-        What each option names, by the option; None or empty where nothing is to be written.
+        The file that each option names, by option; None or empty for no file.
     read : collection of str
         Files that the command reads.
 
@@ -239,16 +239,16 @@ def check_destinations(written: Mapping[str, str | None], read: Collection[str])
 
 
 def check_suffix(option: str, path: str, suffixes: Collection[str], what: str) -> None:
-    """Raise if the name of what is to be written has another suffix than one of those of what it will be.
+    """Raise if the name of an output file has a suffix of another format.
 
     Parameters
     ----------
     option : str
     path : str
     suffixes : collection of str
-        In lower case, with the point; empty text stands for none.
+        In lower case, with the dot; "" stands for none.
     what : str
-        What is written.
+        Description of the output.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def check_suffix(option: str, path: str, suffixes: Collection[str], what: str) -
 
 
 def check_new(option: str, path: str) -> None:
-    """Raise if there is something at a place where a command makes up data."""
+    """Raise if a file exists at the path for a synthetic table."""
     if os.path.lexists(path):
         raise CommandError(
             f"{option}: {path!r} exists, and would be written over with a synthetic table; give a new name. "
@@ -271,7 +271,7 @@ def check_new(option: str, path: str) -> None:
 
 
 def _find_files(data: str) -> tuple[list[str], str]:
-    """Return the files that a DATA argument stands for, and whether they are "csv" or "parquet"."""
+    """Return the files of a DATA argument, and whether they are "csv" or "parquet"."""
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(os.path.expanduser(data))
@@ -296,7 +296,7 @@ def _find_files(data: str) -> tuple[list[str], str]:
 
 
 def _common_header(paths: Sequence[str]) -> bytes:
-    """The first line of CSV files, which must be the same in all."""
+    """Return the first line of CSV files, which must be the same in all."""
     import fsspec
 
     headers: list[bytes] = []
@@ -323,7 +323,7 @@ def _is_table(path: str) -> bool:
 
 
 def _file_kind(system: Any, path: str) -> str:
-    """Tell by the first bytes: names can mislead."""
+    """Return the format of a file, from its first bytes: names can be misleading."""
     compression = _compression(path)
     with system.open(path, "rb", compression=compression) as file:
         start = file.read(1024)
@@ -338,12 +338,12 @@ def _file_kind(system: Any, path: str) -> str:
 
 
 def _nearby(system: Any, path: str) -> str:
-    """A hint at files of a similar name in the same folder."""
+    """Return a hint at files of a similar name in the same folder."""
     try:
         names = [PurePath(found).name for found in system.ls(str(PurePath(path).parent), detail=False)]
     except OSError:
         return " Nor does its folder."
-    from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
+    from dtrees.ensemble.estimators.parameters import suggestion  # imports scikit-learn
 
     hint = suggestion(PurePath(path).name, names)
     return f" {hint}" if hint.startswith("Did") else " Check the path."
@@ -355,7 +355,7 @@ def _on_worker(client: Any, function: Callable[..., Any], *arguments: Any, **opt
 
 
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Call a function in a task, from which it may compute more on the same cluster."""
+    """Call a function in a task that may compute more on the same cluster."""
     from distributed import worker_client
 
     with worker_client():
@@ -365,9 +365,9 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dic
 def _csv_dtypes(
     table: Table, text: Collection[str], numbers: Collection[str], compression: str | None
 ) -> tuple[dict[str, str], int | None]:
-    """Return the dtype of each column of CSV files, and the size of the blocks to read them in, None for one a file.
+    """Return the dtype of each column of CSV files, and the size of the blocks to read them in, None for one block for each file.
 
-    It is computed on the cluster, if any. Compressed files are one block each.
+    It is computed on the cluster, if there is one. Compressed files are one block each.
     """
     if not compression:
         blocks = _inspect(table, text, None, BLOCK_SIZE)
@@ -380,7 +380,7 @@ def _csv_dtypes(
 def _inspect(
     table: Table, text: Collection[str], compression: str | None, block_size: int | None
 ) -> Sequence[tuple[int, dict[str, str] | ValueError]]:
-    """Return of each block how many quotes it has (if there are others of its file), and what it holds, or why it cannot be parsed."""
+    """Return for each block its number of quotes (if its file has several blocks), and its column types, or a parse error."""
     import dask
     from dask.bytes import read_bytes
 
@@ -407,7 +407,7 @@ def _try_block(
 
 
 def inspect_block(content: bytes, reading: dict[str, Any], text: Collection[str]) -> dict[str, str]:
-    r"""Return what each column of a block holds: integer, unsigned, float, bool, bool with gaps, text or empty.
+    r"""Return the type of each column of a block: integer, unsigned, float, bool, bool with gaps, text or empty.
 
     >>> inspect_block(b"a,b,c,d,e\n1,x,,true,true\n2,y,,false,", {}, ())
     {'a': 'integer', 'b': 'text', 'c': 'empty', 'd': 'bool', 'e': 'bool with gaps'}
@@ -417,7 +417,7 @@ def inspect_block(content: bytes, reading: dict[str, Any], text: Collection[str]
 
 
 def merge_types(blocks: Iterable[dict[str, str] | ValueError], numbers: Collection[str] = ()) -> dict[str, str]:
-    """Return the dtype of each column from what its blocks hold; ``numbers`` are columns that are to hold numbers or flags.
+    """Return the dtype of each column from the types in its blocks; ``numbers`` are columns that must hold numbers or flags.
 
     >>> merge_types([{"a": "integer", "b": "float", "c": "text"}, {"a": "empty", "b": "integer", "c": "integer"}])
     {'a': 'float64', 'b': 'float64', 'c': 'string'}
@@ -467,5 +467,5 @@ def _is_address(path: str) -> bool:
 
 
 def _place(path: str) -> str:
-    """Return what two names of one file have in common."""
+    """Return the identity of a file, which is the same for all its names."""
     return path if _is_address(path) else os.path.realpath(os.path.expanduser(path.removeprefix("file://")))

@@ -1,11 +1,11 @@
-"""What the target column is, and so which task; which rows are held out for the test, and how good predictions of them are.
+"""The target column, and the task that it implies; the test rows, and scores of their predictions.
 
-Each partition is summarized where it lies; only the summaries come to the client, never rows. A row's number (its position among all rows,
-from 0) and the seed decide whether it is held out, nothing else: the same rows are however the data is cut into partitions, and no worker
-needs to know of another's rows. The share is met on average, not to the row.
+Each partition is summarized on its worker; only the summaries come to the client, never rows. Only a row's number (its position among
+all rows, from 0) and the seed decide whether it is held out, so the same rows are held out for any partitioning, and no worker needs
+data of another's rows. The share of held-out rows is met on average, not exactly.
 
-Scores stand beside those of a trivial baseline, which predicts the same for every row, from the training target alone: its mean, or its
-classes' frequencies. A model that is not clearly better has learned nothing.
+Scores are compared with those of a trivial baseline, which predicts the same for every row, from the training target alone: its mean, or
+its class frequencies. A model that is not clearly better has learned nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dtrees.ensemble.input.column import looks_like_number
 from dtrees.ensemble.metrics import Score
 from dtrees.ensemble.prediction import by_target
 
-#: Up to this many distinct whole numbers are taken for classes.
+#: Up to this many distinct integers are interpreted as classes.
 MAX_NUMBERED_CLASSES = 10
 
-#: Distinct values kept of a partition; enough to tell a class label from an identifier.
+#: Most distinct values stored of a partition; enough to distinguish a class label from an identifier.
 _MAX_DISTINCT = 1000
 
-#: What to do about a target that is numbers to a reader.
+#: Advice for a target that looks like numbers to a reader.
 AS_NUMBERS = "To read it as numbers: --decimal CHAR and --thousands CHAR; take currencies and percent signs away first."
 
-#: Probabilities are kept this far from 0 in the log loss, as in scikit-learn.
+#: Lower limit of probabilities in the log loss, as in scikit-learn.
 _SMALLEST = float(np.finfo(np.float64).eps)
 
 TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other"
@@ -41,15 +41,15 @@ TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other
 
 @dataclass(frozen=True)
 class TargetSummary:
-    """What a target column holds.
+    """A summary of a target column.
 
     Attributes
     ----------
     n_rows, n_missing, n_infinite : int
     kinds : frozenset of str
-        Of ``"text"``, ``"bool"``, ``"whole"`` (whole numbers), ``"fraction"`` and ``"other"``.
+        Subset of ``"text"``, ``"bool"``, ``"whole"`` (integers), ``"fraction"`` and ``"other"``.
     distinct : frozenset
-        The distinct values, or those of them that were met first where there are many (more than 1000).
+        The distinct values, or the first ones found if there are more than 1000.
     """
 
     n_rows: int
@@ -60,12 +60,12 @@ class TargetSummary:
 
     @property
     def many(self) -> bool:
-        """Whether there are more distinct values than were kept."""
+        """Whether there are more distinct values than were stored."""
         return len(self.distinct) > _MAX_DISTINCT
 
     @property
     def count(self) -> str:
-        """How many distinct values there are, in words."""
+        """The number of distinct values, in words."""
         return f"more than {_MAX_DISTINCT}" if self.many else str(len(self.distinct))
 
     @property
@@ -112,7 +112,7 @@ def summarize_part(column: pd.Series) -> TargetSummary:
 
 
 def merge(parts: Iterable[TargetSummary]) -> TargetSummary:
-    """Return the summary of all partitions together."""
+    """Return the combined summary of all partitions."""
     parts = list(parts)
     distinct: set[Any] = set()
     for part in parts:
@@ -136,7 +136,7 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     target : str
         Name of the column, for messages.
     task : {"auto", "regression", "classification"}
-        What the user asked for.
+        The user's choice.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     Raises
     ------
     CommandError
-        If nothing can be learned from the column, or not what was asked for.
+        If nothing can be learned from the column, or not the requested task.
 
     Examples
     --------
@@ -197,10 +197,10 @@ def number_as_text(values: Collection[Any]) -> str | None:
 
 
 def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:
-    """Return a partition's target (nothing missing) in the dtype to train on.
+    """Return a partition's target (without missing values) in the dtype for training.
 
-    float64 for regression; for classes text, bool or int64, so that classes read ``1`` and not ``1.0`` where missing values had made
-    the column float. Fractions, which a model may be scored on, stay as they are.
+    float64 for regression; for classes text, bool or int64, so that classes are ``1`` and not ``1.0`` if missing values had made the
+    column float. Fractions, which a model may be scored on, are not changed.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
@@ -212,25 +212,25 @@ def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:
 
 
 def with_target(frame: Any, target: str, task: str, summary: TargetSummary) -> Any:
-    """Return the rows of a Dask DataFrame that have a target, with the target in the dtype to train on."""
+    """Return the rows of a Dask DataFrame that have a target, with the target in the dtype for training."""
     frame = frame.dropna(subset=[target]) if summary.n_missing else frame
     empty = convert(frame._meta[target], task, summary.kinds)
     return frame.assign(**{target: frame[target].map_partitions(convert, task, summary.kinds, meta=empty)})
 
 
 def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which of the rows ``first, first + 1, ...`` are for the test.
+    """Return which of the rows ``first, first + 1, ...`` are test rows.
 
     Parameters
     ----------
     first : int
         Number of the first row.
     n_rows : int
-        How many rows.
+        Number of rows.
     fraction : float
-        Share of rows for the test, in [0, 1].
+        Share of test rows, in [0, 1].
     seed : int
-        Another seed holds out other rows.
+        A different seed holds out different rows.
 
     Returns
     -------
@@ -276,14 +276,14 @@ def _select(part: Any, start: int, fraction: float, seed: int, test: bool) -> An
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is always predicted: a ``mean``, or ``frequencies`` of ``classes``."""
+    """A constant prediction: a ``mean``, or ``frequencies`` of ``classes``."""
 
     mean: float = 0.0
     classes: tuple[Any, ...] = ()
     frequencies: tuple[float, ...] = ()
 
     def describe(self) -> str:
-        """Return in words what the baseline does."""
+        """Return a description of the baseline."""
         if self.classes:
             return f"always {str(self.classes[int(np.argmax(self.frequencies))])!r}"
         return f"always the mean, {self.mean:,.6g}"
@@ -303,7 +303,7 @@ def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
 
 
 def regression_sums(target: Any, predicted: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
-    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline's ``mean``."""
+    """Return sums over the rows of a partition, to be added over partitions: rows for the model and for the ``mean``."""
     y = np.asarray(target, dtype=np.float64)
     return np.array([[len(y), error @ error, np.abs(error).sum(), error.sum()] for error in (y - predicted, y - mean)])
 
@@ -326,7 +326,7 @@ def regression_scores(sums: NDArray[np.float64]) -> list[Score]:
 
 
 def classification_sums(target: Any, probabilities: NDArray[np.float64], trivial: Baseline) -> NDArray[np.float64]:
-    """Return sums over the rows of one partition that add up over partitions: a row for the model, and one for the baseline.
+    """Return sums over the rows of one partition, to be added over partitions: a row for the model, and one for the baseline.
 
     A row whose class was not among the training rows counts as wrong, with the smallest probability.
     """
@@ -352,7 +352,7 @@ def classification_scores(sums: NDArray[np.float64]) -> list[Score]:
 
 
 def _score(name: str, figures: NDArray[np.float64], greater_is_better: bool) -> Score:
-    """Return a score from the model's figure and the baseline's."""
+    """Return a score from the model's and the baseline's value."""
     model, trivial = figures.tolist()
     return Score(name, model, trivial, greater_is_better)
 
@@ -363,7 +363,7 @@ def _class_counts(part: pd.Series, classes: tuple[Any, ...]) -> NDArray[np.int64
 
 
 def _codes(values: Any, classes: Sequence[Any]) -> NDArray[np.int64]:
-    """The position of each value among the classes, -1 where it is none of them."""
+    """Return the position of each value among the classes, -1 if it is not one of them."""
     positions = {value: position for position, value in enumerate(classes)}
     return np.array([positions.get(value, -1) for value in pd.Series(values).tolist()], dtype=np.int64)
 
@@ -375,7 +375,7 @@ def classes_of(estimator: Any) -> list[list[Any] | None]:
 
 
 def quantiles_of(estimator: Any) -> tuple[float, ...]:
-    """Return the quantiles that a model predicts, if these are several: it is scored by the one next to the median."""
+    """Return the quantiles that a model predicts, if there are several: the one nearest to the median is scored."""
     quantiles: tuple[float, ...] = getattr(estimator, "_quantiles", ())
     return quantiles
 
@@ -388,11 +388,11 @@ def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[st
     estimator : estimator of dtrees
     rows : dask.dataframe.DataFrame
     columns : sequence of str
-        Of the table that the estimator takes.
+        Columns that the estimator takes.
     trivial : mapping from str
         The targets, in the order of the fit, and the baseline of each.
     client : distributed.Client or None
-        None computes one partition after the other, here.
+        None computes one partition after the other, in this process.
     """
     sums = sum_over_parts(_score_part, estimator, rows, client, list(columns), dict(trivial))
     scores_of = classification_scores if any(one.classes for one in trivial.values()) else regression_scores

@@ -1,4 +1,4 @@
-"""``dtrees tune``: from a table to the parameters that cross-validation finds best, and a scored model of these."""
+"""``dtrees tune``: from a table to the best parameters of a cross-validated search, and a scored model with these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dtrees.version import needed
 
 #: What ``dtrees fit`` has, and the search has not.
 _NO_OPTION = dict.fromkeys(("validation", "checkpoint", "checkpoint_interval", "scheduler", "intervals"))
-#: The most rounds of boosting, unless ``n_estimators`` is set: trials end when they get no better.
+#: The most rounds of boosting, unless ``n_estimators`` is set: trials end when they do not improve.
 _MOST_ROUNDS = 1000
 
 
@@ -67,7 +67,7 @@ def _search(estimator: Any, X: Any, y: Any, watched: Any, options: Any, display:
 
 
 def _short(value: Any) -> str:
-    """Return a value of a parameter in words.
+    """Return a value of a parameter as short text.
 
     >>> _short(0.123456789), _short(7), _short("sqrt")
     ('0.12346', '7', 'sqrt')

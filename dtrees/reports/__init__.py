@@ -10,7 +10,7 @@
 ``figures``
     pictures, as SVG that can stand in the page.
 ``behaviour``
-    more of these: what columns matter to predictions, how these depend on them, and what they are made of.
+    more pictures: importances of columns, how predictions depend on columns, and Shapley values.
 ``slices``
-    rows with some values of one column that are predicted worse than others.
+    groups of rows with certain values of one column that are predicted worse than others.
 """

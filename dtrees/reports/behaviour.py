@@ -1,4 +1,4 @@
-"""What a model does with the rows of a report, as pictures: what columns matter, how predictions depend on them, what they are made of."""
+"""Pictures of a model's behaviour on the rows of a report: importances of columns, dependence of predictions on them, Shapley values."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from dtrees.reports.rows import Losses, Rows, Target
 _MAX_CELLS, _LEAST_ROWS = 20_000_000, 100
 #: How many columns are shuffled, how often, and in how many rows.
 _MAX_SHUFFLED, _N_REPEATS, _ROWS_SHUFFLED = 20, 3, 2000
-#: How many columns, and rows, dependence is drawn of.
+#: Most columns, and rows, of dependence plots.
 _MAX_COLUMNS, _ROWS_OF_DEPENDENCE = 5, 500
-#: Of how many rows and columns Shapley values are drawn; fewer rows of models with many nodes (a second on one thread).
+#: Rows and columns of Shapley plots; fewer rows for models with many nodes (a second on one thread).
 _ROWS_EXPLAINED, _COLUMNS_EXPLAINED, _MAX_NODES = 1000, 12, 200_000_000
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What the pictures are made of.
+    """The data of the pictures.
 
     Attributes
     ----------
     sample : Sample
         Rows of the report.
     target : Target
-        The first one, of these rows.
+        The first target of these rows.
     chosen : list of int
-        Which outputs belong to that target.
+        The outputs that belong to that target.
     """
 
     sample: Sample
@@ -105,7 +105,7 @@ def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
 
 
 def dependence(looked: Looked) -> list[Picture]:
-    """Return pictures of how predictions depend on each of the most important columns, and on the first two columns of numbers together."""
+    """Return pictures of how predictions depend on each of the most important columns, and on the first two numeric columns together."""
     sample = looked.some(_ROWS_OF_DEPENDENCE).sample
     columns, every = sample.model._schema.columns, most_important(sample.model, len(sample.names))
     numbers = [j for j in every if columns[j].kind != CATEGORICAL and sample.encoded[j].dtype != bool][:2]

@@ -1,4 +1,4 @@
-"""What a model is, and what the columns of a table hold, in words and numbers; with which versions they are looked at."""
+"""Facts about a model and about the columns of a table, in words and numbers, with the versions in use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distr
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter, its value and its default as text, and whether they differ."""
+    """A parameter, with its value and its default as text, and whether they differ."""
 
     name: str
     value: str
@@ -52,7 +52,7 @@ def parameters_of(model: Any) -> list[Parameter]:
 
 
 def figures_of(model: Any) -> dict[str, Any]:
-    """Return what a fitted model amounts to, as plain data: counts, scores, and of leaves and depths the least, the most and the mean."""
+    """Return a summary of a fitted model as plain data: counts, scores, and minimum, maximum and mean of leaves and depths."""
     members = members_of(model)
     trees = [tree for member in members for group in member._trees.groups for tree in group]
     found: dict[str, Any] = {"task": _task(model)}
@@ -79,7 +79,7 @@ def figures_of(model: Any) -> dict[str, Any]:
 
 
 def facts_of(model: Any) -> list[tuple[str, str]]:
-    """Return the figures of a fitted model in words: pairs of what, and how much."""
+    """Return the summary of a fitted model in words, as pairs of label and value."""
     found = figures_of(model)
     by_round = found["n_trees"] // max(1, found["n_rounds"])
     trees = f"{found['n_trees']:,}" + (f": {found['n_rounds']:,} rounds of {by_round}" if by_round > 1 else "")
@@ -102,20 +102,20 @@ def facts_of(model: Any) -> list[tuple[str, str]]:
 
 
 def times_of(model: Any) -> list[tuple[str, str]]:
-    """Return how long the fit took: pairs of what, and how long; none for a model that came from a file or another tool.
+    """Return the times of a fit as pairs of label and value; empty for a model from a file or another tool.
 
-    Of several fits by ``warm_start`` it is the last.
+    After several fits by ``warm_start``, they are those of the last.
     """
     seconds = getattr(model, "_growing_seconds", None)
     if seconds is None:
         return []
-    n, what = model._n_grown or 0, "round" if hasattr(model, "learning_rate") else "tree"  # a checkpoint may have had some trees
+    n, what = model._n_grown or 0, "round" if hasattr(model, "learning_rate") else "tree"  # a checkpoint may have contained some trees
     grown = f"{n:,} {what}s, {1000 * seconds / n:.3g} ms each" if n > 1 else "trees" if n == 0 else f"a {what}"
     return [("fit", f"{model._loading_seconds:.3g} s to check and sort the table, {seconds:.3g} s to grow {grown}")]
 
 
 def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
-    """Return how fast predictions were."""
+    """Return the speed of predictions as a label and a value."""
     return "prediction", f"{seconds:.3g} s for {n_rows:,} rows here, {n_rows / max(seconds, 1e-9):,.0f} rows a second"
 
 
@@ -139,7 +139,7 @@ def _range(spread: Mapping[str, float]) -> str:
 
 
 def environment() -> list[tuple[str, str]]:
-    """Return versions and the machine: pairs of what, and which."""
+    """Return versions and the machine as pairs of label and value."""
     found = [("dtrees", __version__), ("Python", platform.python_version())]
     for name in _PACKAGES:
         try:
@@ -160,19 +160,19 @@ _BINS, _MOST_FREQUENT, _MAX_TEXT = 24, 3, 24
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column.
+    """A summary of one column.
 
     Attributes
     ----------
     name, kind : str
-        What it is called, and its dtype, or "categories".
+        Its name, and its dtype, or "categories".
     missing : float
-        The share of missing values; of categories, those not seen at fit as well.
+        The share of missing values, including unseen categories.
     distinct : int
     values : str
         The smallest value, the median and the largest, or the most frequent categories.
     bars : list of float
-        How many values there are from the smallest to the largest, or of the most frequent categories, as shares of the most.
+        Histogram from the smallest to the largest value, or counts of the most frequent categories, as shares of the largest count.
     importance : float
     """
 
@@ -186,7 +186,7 @@ class ColumnSummary:
 
 
 def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummary], int]:
-    """Return the columns, the most important ones first, at most ``limit`` of them, and how many there are."""
+    """Return the columns, the most important ones first, at most ``limit`` of them, and the total number."""
     importances = importances_of(model, members_of(model)[0].importance_type)
     schema: Schema = model._schema
     order = np.argsort(-importances, kind="stable")[:limit].tolist()
@@ -221,7 +221,7 @@ def _summary(name: str, column: Any, values: NDArray[Any], importance: float) ->
 
 
 def _bars(present: NDArray[np.float64]) -> list[float]:
-    """Return a histogram; values beyond the middle 98 % are in its first and last bar, lest a single one flatten the others."""
+    """Return a histogram; values beyond the middle 98 % are in its first and last bar, so that outliers do not flatten the others."""
     if not len(present):
         return []
     low, high = np.quantile(present, [0.01, 0.99])
@@ -230,7 +230,7 @@ def _bars(present: NDArray[np.float64]) -> list[float]:
     if low == high:
         return [1.0]
     edges = np.linspace(low, high, _BINS + 1)
-    if np.array_equal(present, np.round(present)) and high - low < 2**50:  # as many integers in each bar, lest some have none
+    if np.array_equal(present, np.round(present)) and high - low < 2**50:  # equally many integers in each bar, so that none is empty
         width = np.ceil((high - low + 1) / _BINS)
         edges = np.arange(np.floor(low), high + width + 1, width) - 0.5
     counts, _ = np.histogram(np.clip(present, low, high), bins=edges)

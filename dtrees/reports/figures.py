@@ -1,4 +1,4 @@
-"""Pictures of a report: drawn by scikit-learn's displays and by :mod:`dtrees.plots`, as SVG that can stand in a page."""
+"""Pictures of a report: drawn by scikit-learn's displays and by :mod:`dtrees.plots`, as SVG inside the page."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, what it is called, and what it shows.
+    """A picture with title and caption.
 
     Attributes
     ----------
     title, caption : str
     uri : str
-        With the picture itself in it.
+        A data URI that contains the picture.
     wide : bool
-        Whether it wants the width of the page.
+        Whether it takes the full width of the page.
     """
 
     title: str
@@ -44,12 +44,12 @@ class Picture:
 
 
 def curves(model: Any) -> list[Picture]:
-    """Return a picture of each metric that the model has of its rounds, the deciding one first."""
+    """Return a picture of each metric by round, the deciding one first."""
     if not hasattr(model, "learning_rate"):
         return []
     found, first = learning_curves(model), deciding_metric(model)
     if first is not None and list(found.get("loss", ())) == ["training"] and "training" in found[first]:
-        del found["loss"]  # which is in the first picture
+        del found["loss"]  # it is in the first picture
     caption = ""
     return [
         drawn(f"Learning curve: {name}", caption, partial(plot_in, plot_metric, model, metric=name))
@@ -58,7 +58,7 @@ def curves(model: Any) -> list[Picture]:
 
 
 def plot_in(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> None:
-    """Draw what users can draw, too, without a title."""
+    """Draw a public plot without its title."""
     plot(model, title=None, ax=ax, **options)
 
 
@@ -79,7 +79,7 @@ def importances(model: Any) -> list[Picture]:
 
 
 def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
-    """Return pictures of the first trees; of a bag, of its first booster."""
+    """Return pictures of the first trees; for a bag, of its first booster."""
     model = members_of(model)[0]
     found = []
     groups, n_parallel = len(model._trees.groups), model._trees.n_parallel
@@ -99,7 +99,7 @@ def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
 
 
 def _output_in_words(model: Any, output: int) -> str:
-    """Return what one of several outputs of boosting is about."""
+    """Return a description of one of several outputs of boosting."""
     losses = model._fitted_loss.by_target
     if quantiles := getattr(model, "_quantiles", ()):
         return f"{quantiles[output]:g} quantile"
@@ -213,7 +213,7 @@ def _of_classes(target: Target) -> Iterator[Picture]:
 
 
 def _against_others(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int], draw: Callable[..., Any], **options: Any) -> None:
-    """Draw a curve of each class against all others; ``draw`` is given which rows are of the class, and their probabilities of it."""
+    """Draw a curve of each class against all others; ``draw`` receives which rows have the class, and its probabilities."""
     assert target.classes is not None
     assert target.probabilities is not None
     for k in drawn:
@@ -257,7 +257,7 @@ def _short(label: Any) -> str:
 
 
 def drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 4.0)) -> Picture:
-    """Return what a function draws in axes, as a picture; the size is in inches."""
+    """Return the drawing of a function on axes as a picture; the size is in inches."""
     with _style():
         figure = _new_figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
@@ -265,14 +265,14 @@ def drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[floa
 
 
 def _style() -> Any:
-    """Return a context in which pictures look the same whatever the user has set."""
+    """Return a context in which pictures look the same for any settings of the user."""
     import matplotlib.style
 
     return matplotlib.style.context(["default", {"svg.hashsalt": "dtrees", "svg.fonttype": "path", "figure.dpi": 100, "font.size": 9.5}])
 
 
 def _new_figure(**options: Any) -> Any:
-    """Return a figure that pyplot, and so a notebook, does not know of."""
+    """Return a figure that pyplot, and so a notebook, does not manage."""
     from matplotlib.figure import Figure
 
     return Figure(**options)
@@ -282,8 +282,8 @@ def _uri(figure: Any) -> str:
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # a dollar sign in a name is one
-    if (engine := figure.get_layout_engine()) is not None:  # once, which saves a drawing that is only for the layout
+        text.set_parse_math(False)  # a dollar sign in a name is literal
+    if (engine := figure.get_layout_engine()) is not None:  # once, which saves a drawing that only computes the layout
         engine.execute(figure)
         figure.set_layout_engine("none")
     stream = io.BytesIO()

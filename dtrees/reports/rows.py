@@ -60,16 +60,16 @@ class Rows:
     Attributes
     ----------
     n_total : int
-        How many were given.
+        Number of rows given.
     n : int
-        How many of them were taken.
+        Number of rows used.
     X : array, sparse table or frame
-        Those that were taken, without those of classes that the model does not know.
+        The rows used, without those of classes that the model does not have.
     targets : sequence of Target
     base_margin : array or None
-        What predictions start from, if that was given.
+        Initial raw predictions, if given.
     seconds : float
-        That predicting took.
+        Time of the predictions.
     """
 
     n_total: int
@@ -91,7 +91,7 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     Raises
     ------
     ValueError
-        If the rows are not such as the model predicts, or there are none.
+        If the model cannot predict the rows, or there are none.
     """
     first = members_of(model)[0]
     backend = first._check_columns(X)
@@ -118,7 +118,7 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
         targets = [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)]
         return Rows(n_total, len(y), X, targets, base_margin, seconds)
     shares = model.predict_proba(X, **more)
-    # Lists, one of each target, where there are several.
+    # Lists with an item for each target, if there are several.
     classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
     parts = list(zip(labels, actual, found, shares, classes, strict=True))
     known = np.flatnonzero(np.all([np.isin(mine, learnt) for _, mine, _, _, learnt in parts], axis=0))

@@ -1,4 +1,4 @@
-"""Where a model is worst: rows with some values of one column, whose loss is above that of the others by more than chance explains."""
+"""Where a model is worst: rows with certain values of one column whose loss is higher than that of others beyond chance."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from dtrees.reports.rows import Losses, Target
 _N_RANGES, _MAX_LEVELS, _MAX_SLICES = 5, 12, 10
 #: Smaller slices are not looked at: rows, and their share.
 _LEAST_ROWS, _LEAST_SHARE = 20, 0.01
-#: By so many standard errors the mean loss is above that of the other rows; many slices are looked at, and few are to be there by chance.
+#: Standard errors by which the mean loss must exceed that of the other rows, since there are many slices and few should be by chance.
 _STANDARD_ERRORS = 3.0
-#: Of slices that share more than this part of the rows of either, the worse one is shown.
+#: If two slices share more than this part of the rows of either, only the worse one is shown.
 _SAME = 0.5
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows.
+    """A slice: some rows of a table.
 
     Attributes
     ----------
     name : str
-        Which they are.
+        Description of the rows.
     n : int
     share : float
-        Of all rows.
+        Their share of all rows.
     loss, ratio : float
-        Their loss, and over that of all rows.
+        Their loss, and its ratio to that of all rows.
     means : list of float
-        Mean actual and mean predicted values, or the share of rows whose class is predicted; see :func:`means_named`.
+        Mean true and mean predicted values, or the share of rows with a correct class; see :func:`means_named`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Slice:
 
 
 def means_named(target: Target) -> list[str]:
-    """Return what the means of slices are."""
+    """Return the names of the means of slices."""
     if target.classes is None:
         return ["mean actual", "mean predicted"]
     if len(target.classes) == 2:
@@ -96,7 +96,7 @@ def _means(target: Target, rows: NDArray[np.bool_]) -> list[float]:
 
 
 def _slices(sample: Sample, j: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield the slices of a column, and what they are called."""
+    """Yield the slices of a column with their names."""
     column, values, name = sample.model._schema.columns[j], sample.numbers(j), short_name(sample.names[j])
     missing = np.isnan(values)
     if missing.any():
