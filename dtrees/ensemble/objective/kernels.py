@@ -142,23 +142,32 @@ def _exponentials_of(raw, k, first, highest, out):
         out[i] = exponential(out[i])
 
 
+@inner_kernel
+def _add_each(some, sums):
+    """Add numbers to sums, several at a time."""
+    for i in range(some.size):
+        sums[i] += some[i]
+
+
 @kernel
 def multinomial_gradients(
     target: NDArray[np.int32], exponentials: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
 ) -> None:
     """Write the derivatives of the log loss with respect to the raw prediction of one class; arguments have shape (K, n)."""
     n_outputs = exponentials.shape[0]
-    factor = n_outputs / (n_outputs - 1.0)
-    for i in range(target.size):
-        others = 0.0
-        own = exponentials[output, i]
+    factor, others = n_outputs / (n_outputs - 1.0), np.empty(_BLOCK)
+    for first in range(0, target.size, _BLOCK):
+        m = min(_BLOCK, target.size - first)
+        others[:] = 0.0
         for k in range(n_outputs):
             if k != output:
-                others += exponentials[k, i]
-        p = own / (own + others)
-        q = others / (own + others)
-        g[i] = -q if target[i] == output else p
-        h[i] = factor * p * q
+                _add_each(exponentials[k, first : first + m], others)
+        for i in range(m):
+            row, own = first + i, exponentials[output, first + i]
+            p = own / (own + others[i])
+            q = others[i] / (own + others[i])
+            g[row] = -q if target[row] == output else p
+            h[row] = factor * p * q
 
 
 @kernel

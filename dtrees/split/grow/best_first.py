@@ -231,17 +231,30 @@ def are_first(first, n, nodes, ranks):
 @lean_kernel
 def is_hopeless(budget, origin):
     """Return whether a node will not be split, because its parent will not, or is the last one."""
-    return budget.first.shape[0] > 0 and origin.parent >= 0 and _comes_too_late(budget, origin)
+    return budget.first.shape[0] > 0 and origin.parent >= 0 and _is_too_late(budget, origin.parent, origin.rank, ZERO() + 1)
 
 
 @separate_kernel(returns=types.boolean)
-def _comes_too_late(budget, origin):
+def _is_too_late(budget, node, rank, n_after):
+    """Return whether a split will not be made, or is one of the last ``n_after`` ones."""
     control, first = budget.control, budget.first
     acquire(control, _LOCK)
     n = control[_COUNT]
-    hopeless = not _is_first(first, n, origin.parent, origin.rank, n - 1)
+    hopeless = not _is_first(first, n, node, rank, n - n_after)
     release(control, _LOCK)
     return hopeless
+
+
+@inlined_kernel
+def is_limited(budget):
+    """Return whether the number of leaves is limited."""
+    return budget.first.shape[0] > 0
+
+
+@lean_kernel
+def is_still_first(budget, child):
+    """Return whether the split of a child's parent may still be made in the end."""
+    return not is_limited(budget) or not _is_too_late(budget, child.parent, child.rank, ZERO())
 
 
 @lean_kernel
@@ -382,32 +395,53 @@ def prune(nodes: Nodes, max_leaves: int) -> tuple[Nodes, MergedLeaves]:
         In preorder.
     MergedLeaves
     """
-    nodes = in_preorder(nodes)
-    leaf = nodes.records["column"] < 0
-    if np.count_nonzero(leaf) <= max_leaves:
-        nothing = np.empty(0, np.int64)
-        return nodes, MergedLeaves(np.zeros(1, np.int64), nothing, nothing, nothing)
     return cut(nodes, _choose(nodes.records, max_leaves - 1))
 
 
 def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
-    """Return the tree that consists of the kept nodes of a tree in preorder, and its leaves that were split; children come in pairs."""
-    leaf = nodes.records["column"] < 0
-    number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
-    kept = np.flatnonzero(is_kept)
-    records = nodes.records[kept]
-    for side in ("left", "right"):
-        inner = records[side] >= 0
-        records[side][inner] = number[records[side][inner]]
-    # A node without its children is a leaf now; the nodes up to the next kept one were its descendants.
-    merged = (records["column"] >= 0) & (records["left"] < 0)
-    for name, value in (("left", -1), ("right", -1), ("column", -1), ("threshold", 0.0), ("gain", 0.0), ("missing_left", False)):
-        records[name][merged] = value
-    above = np.repeat(merged, np.diff(np.append(kept, leaf.shape[0])))
-    span = np.flatnonzero(above & leaf)
-    first = np.append(np.searchsorted(span, kept[merged]), span.shape[0])
-    places = nodes.records[span]
-    return Nodes(records, nodes.sums[kept]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
+    """Return the tree that consists of the kept nodes of a tree, and its leaves that were split; children come in pairs."""
+    records = np.empty(np.count_nonzero(is_kept), nodes.records.dtype)
+    order, first, below = _cut(nodes.records, is_kept, records)
+    places = nodes.records[below]
+    return Nodes(records, nodes.sums[order]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
+
+
+@kernel
+def _cut(records, is_kept, cut):
+    """Write the kept nodes in preorder; return their old numbers, and the old leaves below each node that has become a leaf.
+
+    The i-th of these has the leaves ``below[first[i] : first[i + 1]]``.
+    """
+    n = records.shape[0]
+    order, below, first, todo = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty((n, 2), np.int64)
+    todo[0] = 0, -1
+    n_todo = 1
+    n_kept = n_below = n_merged = ZERO()
+    while n_todo > 0:
+        n_todo -= 1
+        node, right_of = todo[n_todo]
+        left, right, number = np.int64(records[node].left), np.int64(records[node].right), NONE()
+        if is_kept[node]:
+            number = n_kept
+            order[number], cut[number] = node, records[node]
+            if right_of >= 0:
+                cut[right_of].right = number
+            n_kept += 1
+            if left >= 0 and is_kept[left]:
+                cut[number].left = number + 1
+            elif left >= 0:
+                one = cut[number]
+                one.left, one.right, one.column, one.threshold, one.gain, one.missing_left = -1, -1, -1, 0.0, 0.0, False
+                first[n_merged] = n_below
+                n_merged += 1
+        elif left < 0:
+            below[n_below] = node
+            n_below += 1
+        if left >= 0:
+            todo[n_todo], todo[n_todo + 1] = (right, number), (left, NONE())
+            n_todo += 2
+    first[n_merged] = n_below
+    return order[:n_kept], first[: n_merged + 1], below[:n_below]
 
 
 @kernel

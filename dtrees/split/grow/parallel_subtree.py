@@ -5,7 +5,10 @@ all work is done. Two kinds of work wait: *chunks* of a step on a large node, an
 thread (:mod:`dtrees.split.grow.subtree`). Chunks go first, as more work follows from them; then the largest node. No step depends on a
 thread that has not entered: the thread that finishes the last chunk of a step creates the chunks of the next::
 
-    OPEN -> SUM, SETTLE (of the root) -> LEAD -> SCAN -> MARK -> SPREAD -> SUM, SETTLE (of the smaller child) -> OPEN both children
+    OPEN -> SUM, SETTLE (the root) -> LEAD -> SCAN -> DIVIDE -> MARK -> SPREAD -> SUM, SETTLE (the smaller child) -> OPEN both children
+
+If the number of leaves is limited, nodes wait for OPEN and DIVIDE in the order in which best-first growth splits them
+(:mod:`dtrees.split.grow.best_first`), so few nodes are searched or divided that the tree does not need.
 
 A large node's rows are divided from one of the two partitions into the other, the spare one, and those of its children back again. If a
 node is not divided any more, or left to one thread, its rows are copied to the first.
@@ -25,7 +28,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, se
 from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.methods import Methods
 from dtrees.split.compile.work_queue import acquire, release
-from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
+from dtrees.split.grow.best_first import come_from, is_hopeless, is_limited, is_still_first, number_split
 from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.by_criterion import (
     choose_sides_shared,
@@ -57,6 +60,7 @@ from dtrees.split.grow.stack import put_root
 from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
 from dtrees.split.grow.work_pool import (
     CHUNKS_LEFT,
+    DIVIDE,
     DIVIDED,
     DONE,
     GROW,
@@ -70,7 +74,6 @@ from dtrees.split.grow.work_pool import (
     SETTLE,
     SPREAD,
     SUM,
-    WAITING_NODES,
     WorkPool,
     add_chunks,
     bounds_of,
@@ -79,6 +82,7 @@ from dtrees.split.grow.work_pool import (
     n_chunks,
     partition_of,
     rows_of,
+    set_aside,
 )
 from dtrees.split.node.limits import BestThreshold, is_categorical, may_be_split, most_nodes
 from dtrees.split.node.partition import Sides, is_pure, mark_places
@@ -116,7 +120,7 @@ def grow_together(columns, work_pool, task):
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
             )
         elif kind == OPEN and rows_of(work_pool, i) <= work_pool.share_rows:
-            _leave_to_one(work_pool, task, i)
+            set_aside(work_pool, i, GROW)
         else:
             do_chunk(columns, work_pool, task, kind, i, chunk)
         acquire(work_pool.control, LOCK)
@@ -169,17 +173,6 @@ def _begin(sum_slots, slot):
         sum_slots.slot_of[0] = slot
 
 
-@lean_kernel
-def _leave_to_one(work_pool, task, i):
-    """Leave a node to one thread, which grows it to its leaves."""
-    control = work_pool.control
-    acquire(control, LOCK)
-    work_pool.waiting[control[WAITING_NODES]] = i
-    control[WAITING_NODES] += 1
-    control[NODES_LEFT] += 1
-    release(control, LOCK)
-
-
 @separate_kernel(returns=types.none)
 def do_chunk(columns, work_pool, task, kind, i, chunk):
     """Do a chunk and, if it was the last of its step, the work between that step and the next."""
@@ -207,7 +200,12 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
             if work_pool.is_level:
                 work_pool.places[i].slot = keep(sum_slots, work_pool.places[i].slot, work_pool.n_threads)
             else:
-                _decide(sum_slots, columns, work_pool, task, i)
+                _decide(sum_slots, work_pool, task, i)
+    elif kind == DIVIDE:
+        if is_still_first(task.budget, work_pool.origins[work_pool.places[i].left_child]):
+            _divide(columns, work_pool, task, i)
+        else:
+            _end(sum_slots, work_pool, task, i)
     elif kind == MARK:
         _mark(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):
@@ -246,7 +244,7 @@ def _open(sum_slots, work_pool, task, i):
         else:
             shared = start_sum(sum_slots, work_pool, i, i)
     if not shared:
-        _leave_to_one(work_pool, task, i)
+        set_aside(work_pool, i, GROW)
 
 
 @lean_kernel
@@ -265,14 +263,19 @@ def _assign(sum_slots, work_pool, task, i, summed):
         places[node].slot = summed
     else:
         give_back(sum_slots, summed)
-    _open_children(work_pool, i)
+    _open_children(work_pool, task, i)
 
 
 @lean_kernel
-def _open_children(work_pool, i):
+def _open_children(work_pool, task, i):
     left = work_pool.places[i].left_child
-    add_chunks(work_pool, OPEN, left, ZERO() + 1)
-    add_chunks(work_pool, OPEN, left + 1, ZERO() + 1)
+    for child in range(left, left + 2):
+        if rows_of(work_pool, child) <= work_pool.share_rows:
+            set_aside(work_pool, child, GROW)
+        elif is_limited(task.budget):
+            set_aside(work_pool, child, OPEN)
+        else:
+            add_chunks(work_pool, OPEN, child, ZERO() + 1)
 
 
 @lean_kernel
@@ -311,25 +314,40 @@ def _offer(work_pool, task, i):
 
 
 @lean_kernel
-def _decide(sum_slots, columns, work_pool, task, i):
-    """Split a node, if a split was found."""
-    places = work_pool.places[i]
+def _decide(sum_slots, work_pool, task, i):
+    """Have a node divided, if a split was found; where leaves are limited, not before those that are split first."""
     split, node, rank = work_pool.found.records[i], NONE(), 0.0
     if split.status == SPLIT:
         node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
     if node >= 0:
-        left = places.left_child
+        left = work_pool.places[i].left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
-        note_split(work_pool.parts.records[work_pool.places[i].offset], work_pool.found.records[i])
-        if is_categorical(task.limits.categories, split.column):
-            choose_sides_shared(columns, work_pool, task, i)
-        add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
-    elif split.status != SPLIT and draws_columns(task):  # more columns may be drawn
-        _leave_to_one(work_pool, task, i)
+        if is_limited(task.budget):
+            set_aside(work_pool, i, DIVIDE)
+        else:
+            add_chunks(work_pool, DIVIDE, i, ZERO() + 1)
+    elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
+        set_aside(work_pool, i, GROW)
     else:
-        give_back(sum_slots, places.slot)
-        _bring_back(work_pool, task, i)
+        _end(sum_slots, work_pool, task, i)
+
+
+@lean_kernel
+def _divide(columns, work_pool, task, i):
+    """Begin to divide the rows of a node by its split."""
+    places, split = work_pool.places[i], work_pool.found.records[i]
+    note_split(work_pool.parts.records[places.offset], split)
+    if is_categorical(task.limits.categories, split.column):
+        choose_sides_shared(columns, work_pool, task, i)
+    add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
+
+
+@lean_kernel
+def _end(sum_slots, work_pool, task, i):
+    """Leave a node that was shared out a leaf."""
+    give_back(sum_slots, work_pool.places[i].slot)
+    _bring_back(work_pool, task, i)
 
 
 @lean_kernel
@@ -435,7 +453,7 @@ def _hand_down(sum_slots, work_pool, task, i):
         if start_sum(sum_slots, work_pool, i, smaller):
             return
     give_back(sum_slots, places[i].slot)
-    _open_children(work_pool, i)
+    _open_children(work_pool, task, i)
 
 
 #: A kernel, and its argument types.

@@ -25,7 +25,7 @@ from dtrees.split.policy import CHUNK_ROWS, CHUNKS, SHARED_NODES
 MOST_NODES = 2**31 - 1
 
 #: Kinds of work.
-DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD, DIVIDED = (np.int64(kind) for kind in range(-1, 9))
+DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, DIVIDE, MARK, SPREAD, DIVIDED = (np.int64(kind) for kind in range(-1, 10))
 #: Indices of ``control``: the lock, waiting chunks and nodes, unfinished ones, the number of nodes, and 1 if a thread has failed.
 LOCK, WAITING_CHUNKS, WAITING_NODES, CHUNKS_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
 #: A node of a work pool; see :class:`WorkPool`.
@@ -34,7 +34,7 @@ PLACE = np.dtype(
         (name, np.int64)
         for name in (
             "start", "in_stop", "stop", "depth", "slot", "left_child", "n_chunks", "n_undone", "offset", "n_nodes", "summed", "n_slots",
-            "idle_slots", "first_column", "side",
+            "idle_slots", "first_column", "side", "awaited",
         )
     ]
 )  # fmt: skip
@@ -68,12 +68,12 @@ class WorkPool(NamedTuple):
     chunks : ndarray of int64, shape (n, 3)
         Waiting chunks: kind, node, number.
     waiting : ndarray of int64
-        Nodes that wait for one thread.
+        Nodes that wait (:func:`set_aside`).
     places : ndarray of PLACE, shape (n_nodes,)
         Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the chunks of its
         step, and the unfinished ones, the start of its subtree in ``parts``, the number of nodes of that (-1: the node is shared), the
-        node being summed, the number of slots of the sum, and of those not in use, the column searched first, and 1 if the node's rows
-        are in the spare partition.
+        node being summed, the number of slots of the sum, and of those not in use, the column searched first, 1 if the node's rows are
+        in the spare partition, and the step that the node waits for.
     paths : ndarray of uint64, shape (n_nodes,)
     origins : ndarray of ORIGIN, shape (n_nodes,)
         Origins of the nodes (:mod:`dtrees.split.grow.best_first`).
@@ -250,12 +250,12 @@ def claim_work(work_pool):
             kind, node, chunk = work_pool.chunks[n_chunks - 1]
             control[WAITING_CHUNKS] = n_chunks - 1
         elif n_nodes > 0:
-            kind = ZERO()
             first = ZERO()
             for k in range(n_nodes):
                 if _goes_first(work_pool, work_pool.waiting[k], work_pool.waiting[first]):
                     first = k
             node = work_pool.waiting[first]
+            kind, chunk = work_pool.places[node].awaited, ZERO()
             work_pool.waiting[first] = work_pool.waiting[n_nodes - 1]
             control[WAITING_NODES] = n_nodes - 1
         release(control, LOCK)
@@ -269,9 +269,27 @@ def claim_work(work_pool):
 
 @lean_kernel
 def _goes_first(work_pool, i, j):
-    """Return whether node ``i`` is grown before node ``j``: the one whose parent is split first, then the one with more rows."""
-    mine, other = work_pool.origins[i].rank, work_pool.origins[j].rank
+    """Return whether node ``i`` goes before node ``j``: first by the rank of its split, or its parent's, then by rows."""
+    mine, other = _rank_of(work_pool, i), _rank_of(work_pool, j)
     return mine < other or (mine == other and rows_of(work_pool, i) > rows_of(work_pool, j))
+
+
+@lean_kernel
+def _rank_of(work_pool, i):
+    """Return the rank of a waiting node's split if it has been searched, otherwise of its parent's split."""
+    return work_pool.origins[work_pool.places[i].left_child if work_pool.places[i].awaited == DIVIDE else i].rank
+
+
+@lean_kernel
+def set_aside(work_pool, i, kind):
+    """Let a node wait for a step, GROW, OPEN or DIVIDE, that a thread takes when no chunks are waiting."""
+    control = work_pool.control
+    acquire(control, LOCK)
+    work_pool.places[i].awaited = kind
+    work_pool.waiting[control[WAITING_NODES]] = i
+    control[WAITING_NODES] += 1
+    control[NODES_LEFT if kind == GROW else CHUNKS_LEFT] += 1
+    release(control, LOCK)
 
 
 @lean_kernel

@@ -63,6 +63,16 @@ def wild_tree(n_splits: int, seed: int, n_gains: int) -> Nodes:
     return nodes
 
 
+def shuffled(nodes: Nodes, seed: int) -> Nodes:
+    """The same tree with its nodes in another order, but for the root."""
+    order = np.append(0, 1 + np.random.default_rng(seed).permutation(nodes.records.shape[0] - 1))
+    records, place = nodes.records[order], np.argsort(order)
+    for side in ("left", "right"):
+        inner = records[side] >= 0
+        records[side][inner] = place[records[side][inner]]
+    return Nodes(records, nodes.sums[order])
+
+
 def in_order(nodes: Nodes, max_leaves: int) -> list[int]:
     """The nodes that best-first growth splits, in order, the older among equals first."""
     records, split = nodes.records, []
@@ -83,7 +93,7 @@ def in_order(nodes: Nodes, max_leaves: int) -> list[int]:
 def test_prune_repeats_the_choice_of_nodes(n_splits: int, seed: int, n_gains: int, max_leaves: int) -> None:
     nodes = wild_tree(n_splits, seed, n_gains)
     split = in_order(nodes, max_leaves)
-    pruned, merged = prune(nodes, max_leaves)
+    pruned, merged = prune(shuffled(nodes, seed), max_leaves)
     kept = [0]
     for node in range(nodes.records.shape[0]):
         if node in split:
