@@ -231,7 +231,7 @@ def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_memory_left_for_what_was_lost() -> None:
-    """The only other worker has room for its own columns, not for those of the one that is lost."""
+    """The only other worker has memory for its own columns, but not for those of the lost one."""
     with cluster_of(0) as client, contextlib.ExitStack() as stack:
         for _ in range(2):
             options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "2GB")

@@ -37,7 +37,7 @@ FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
 
 
 def table(n_rows: int, n_columns: int, density: float, seed: int, dtype: Any = np.float64, missing: float = 0.0) -> NDArray[Any]:
-    """Return a table of few values, and so many ties, some negative; some columns and rows may be empty."""
+    """Return a table of few distinct values, some negative, and thus many ties; some columns and rows may be empty."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-2, 5, (n_rows, n_columns)) * (rng.random((n_rows, n_columns)) < density)
     X = X.astype(dtype)

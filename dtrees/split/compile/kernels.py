@@ -130,7 +130,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 @kernel
 def ZERO():
-    """Return 0 that is not a literal: Numba compiles a kernel anew for each literal argument."""
+    """Return 0 that is not a literal: Numba compiles a kernel again for each literal argument."""
     return np.int64(0)
 
 

@@ -315,7 +315,7 @@ def _offer(work_pool, task, i):
 
 @lean_kernel
 def _decide(sum_slots, work_pool, task, i):
-    """Have a node divided, if a split was found; where leaves are limited, not before those that are split first."""
+    """Begin to divide a node if a split was found; if leaves are limited, after the nodes that are split first."""
     split, node, rank = work_pool.found.records[i], NONE(), 0.0
     if split.status == SPLIT:
         node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
@@ -327,7 +327,7 @@ def _decide(sum_slots, work_pool, task, i):
             set_aside(work_pool, i, DIVIDE)
         else:
             add_chunks(work_pool, DIVIDE, i, ZERO() + 1)
-    elif split.status != SPLIT and draws_columns(task):  # further columns may be drawn
+    elif split.status != SPLIT and draws_columns(task):  # more columns may be drawn
         set_aside(work_pool, i, GROW)
     else:
         _end(sum_slots, work_pool, task, i)
@@ -345,7 +345,7 @@ def _divide(columns, work_pool, task, i):
 
 @lean_kernel
 def _end(sum_slots, work_pool, task, i):
-    """Leave a node that was shared out a leaf."""
+    """Make a shared node a leaf."""
     give_back(sum_slots, work_pool.places[i].slot)
     _bring_back(work_pool, task, i)
 

@@ -110,7 +110,7 @@ def test_partitions_that_are_another_time_others(request: pytest.FixtureRequest,
 
 
 def test_wide_tables(client: Client) -> None:
-    """Names of columns that come to more than Dask sends with each task."""
+    """Names of columns that exceed the size that Dask sends with each task."""
     wide = FRAME.iloc[:, :3].set_axis([f"{name} {'long' * 20_000}" for name in "abc"], axis=1)
     assert_same_model(regressor(n_estimators=2).fit(lazy(wide, "frame"), TARGET), regressor(n_estimators=2).fit(wide, TARGET))
 

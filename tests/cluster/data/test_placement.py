@@ -556,7 +556,7 @@ def _last_reported(dask_scheduler: Any) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_a_table_that_no_memory_holds(client: Client, limited: Any) -> None:
-    """By rows, a worker needs 200,000 * (60 * 6 + 88) + 77 + 22 MB = 188 MB and a partition in memory, but 149 MB beside disks.
+    """By rows, a worker needs 200,000 * (60 * 6 + 88) + 77 + 22 MB = 188 MB and a partition in memory, but 149 MB with disks.
 
     By columns, 600,000 * (20 * 10 + 72) bytes = 163 MB.
     """

@@ -120,7 +120,7 @@ def test_a_constant_target_is_not_warned_of(kind, value):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for weight in (None, WEIGHT):
-            if kind is not dtrees.GradientBoostingClassifier:  # which wants two classes
+            if kind is not dtrees.GradientBoostingClassifier:  # it needs two classes
                 make(kind).fit(X, y, weight)
 
 

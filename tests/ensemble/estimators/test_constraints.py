@@ -322,7 +322,7 @@ def test_plans_without_constraints_are_saved_as_ever(tmp_path):
     assert not set(CONSTRAINTS) & set(plan)
 
 
-@pytest.mark.slow  # compiles kernels for constraints beside sets
+@pytest.mark.slow  # compiles kernels for constraints with sets
 @pytest.mark.parametrize(
     "kind",
     thorough_for(
