@@ -185,7 +185,8 @@ JOINED_SLOTS = 1024
 #: Below this many rows, bounding zones takes longer than it saves.
 BOUNDED_ROWS = 128
 #: Slots for each thread that grows subtrees: a waiting node without one is summed again. The second number is for slots that hold all
-#: parts.
+#: parts. If leaves are limited, there is one for each split: on one thread, Adult by defaults takes 0.75 of the time without, 31 leaves
+#: at 100k x 28 0.91, 255 leaves at 500k x 28 0.85.
 SLOTS_PER_THREAD, FINE_SLOTS_PER_THREAD = 16, 8
 #: Building the zone map of a table of fewer cells takes less time than starting threads.
 SERIAL_MAP_CELLS = 100_000

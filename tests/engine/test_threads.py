@@ -319,9 +319,9 @@ def test_columns_drawn_for_nodes_are_searched_by_zone_sums(monkeypatch: pytest.M
     y = np.nan_to_num(X) @ np.arange(9.0) + rng.normal(size=40_000)
     summed, sum_slots, grown = list[int](), NodeSearch.sum_slots, list[Any]()
 
-    def note(search: NodeSearch, n_threads: int) -> Any:
+    def note(search: NodeSearch, n_threads: int, most_splits: int) -> Any:
         summed.append(n_threads)
-        return sum_slots(search, n_threads)
+        return sum_slots(search, n_threads, most_splits)
 
     monkeypatch.setattr(NodeSearch, "sum_slots", note)
     for share in (0.0, 2.0):

@@ -178,9 +178,9 @@ class NodeSearch:
         """The places of the shard's columns that the tree may use."""
         return self._places
 
-    def sum_slots(self, n_threads: int) -> SumSlots:
-        """Return zone sums for threads that grow subtrees (:attr:`by_sums`)."""
-        return self._sums().sum_slots(n_threads, self._shard_columns.ids)
+    def sum_slots(self, n_threads: int, most_splits: int) -> SumSlots:
+        """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of so many splits, 0 if these are not limited."""
+        return self._sums().sum_slots(n_threads, self._shard_columns.ids, most_splits=most_splits)
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread, large enough for any node of the tree."""

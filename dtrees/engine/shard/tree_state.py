@@ -319,7 +319,7 @@ class TreeState:
         most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
-        sum_slots = partial(self._search.sum_slots, n_threads) if self._search.by_sums else None
+        sum_slots = partial(self._search.sum_slots, n_threads, most_splits) if self._search.by_sums else None
         # The result may be overwritten by the next tree, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
         return workspace.runner.grow(workspace.threads, n_threads, assignment)

@@ -118,14 +118,14 @@ class ZoneSums:
             self._flagged, _NO_PLACES, self._sides, self._known, self._kept,
         )  # fmt: skip
 
-    def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None) -> SumSlots:
+    def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None, most_splits: int = 0) -> SumSlots:
         """Return slots for threads that grow subtrees of a table with these column numbers, if zone sums can be used.
 
-        For the search of a level, all available slots are used, at least one more than threads, for a shared node; ``held`` has the slots
-        that nodes already have.
+        If the number of splits is limited, every node may wait with a slot until it is split. For the search of a level, all available
+        slots are used, at least one more than threads, for a shared node; ``held`` has the slots that nodes already have.
         """
         wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
-        n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
+        n_slots = max(n_threads, min(max(wanted * n_threads, most_splits + n_threads), self._max_slots))
         if held is not None:
             n_slots = max(self._threads.n_threads + 1, self._max_slots)  # for every level, whatever the number of threads that search it
         if self._slots.shape[0] < n_slots:
