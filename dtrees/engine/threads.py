@@ -207,7 +207,7 @@ class Threads:
         if errors:
             raise errors[0]
 
-    def apart(self, n_threads: int, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
+    def run_interruptibly(self, n_threads: int, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
         """Have up to ``n_threads`` other threads call a kernel with their numbers, while this one waits and can be interrupted.
 
         Parameters

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
 from dtrees.ensemble.backend import Output, Placement, Table
-from dtrees.ensemble.callbacks import called_together, grown_or_kept
+from dtrees.ensemble.callbacks import called_together, grow_interruptibly
 from dtrees.ensemble.compat import HasMethods, check_parameters
 from dtrees.ensemble.estimators.base import Model, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
@@ -348,7 +348,7 @@ class Bagging(BagParameters, Model):
         n_draws = rules.number_of_draws(self.max_samples, table, None)
         draws = Draws(rules.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
         grow = GrowBooster(template, draws, bool(self.oob_score))
-        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
+        grown = grow_interruptibly(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
             one.booster.n_jobs = None if self.estimator is None else self.estimator.n_jobs  # ``n_jobs`` of the bag is not part of boosters

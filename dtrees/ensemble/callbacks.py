@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress, Stopping
-from dtrees.ensemble.displays import Display, Lines, live_display, somebody_listens
+from dtrees.ensemble.displays import Display, Lines, live_display, logs_are_handled
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import greater_is_better, metric_name
 
@@ -115,7 +115,7 @@ def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
     return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
 
 
-def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int = 0) -> Result:
+def grow_interruptibly(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int = 0) -> Result:
     """Return the result of ``grow()`` or, if Ctrl-C ends it and a callback wants them, the trees so far.
 
     Parameters
@@ -140,8 +140,8 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
     if not keeps_on_interrupt(callbacks) or n <= n_before:
         raise origin
     warn_of_interrupt(n)
-    kept: Result = result
-    return kept
+    so_far: Result = result
+    return so_far
 
 
 def warn_of_interrupt(n: int) -> None:
@@ -314,7 +314,7 @@ class _Verbose(ProgressBar):
 
     def _display_of(self, unit: str) -> Display:
         """Choose a display, depending on whether log records are handled and on the verbosity."""
-        return Lines(unit, self._always) if self._always or somebody_listens() else live_display(unit)
+        return Lines(unit, self._always) if self._always or logs_are_handled() else live_display(unit)
 
 
 def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], list[ProgressBar]]:

@@ -218,7 +218,7 @@ class FileCheckpoint:
     @property
     def _draws_rows(self) -> bool:
         """Whether rounds of boosting draw rows, and the undrawn rows are scored too."""
-        return isinstance(self.plan, BoostingPlan) and self.plan.tells_out_of_bag
+        return isinstance(self.plan, BoostingPlan) and self.plan.scores_undrawn
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None

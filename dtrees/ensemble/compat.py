@@ -323,7 +323,7 @@ sys.meta_path.insert(0, _at_import)
 
 
 @functools.cache
-def stand_in_for_sklearns(kind: type) -> None:
+def register_with_sklearn(kind: type) -> None:
     """Make functions of scikit-learn that require one of its own classes accept an estimator class.
 
     These are functions that print a tree or have a faster method for trees: ``export_text``, ``plot_tree``, ``partial_dependence``. The

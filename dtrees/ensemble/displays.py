@@ -110,7 +110,7 @@ class Pace:
         return (progress.seconds - self._first.seconds) / done * (progress.total - progress.done) if done > 0 else None
 
 
-def somebody_listens() -> bool:
+def logs_are_handled() -> bool:
     """Return whether records of the logger "dtrees" at level INFO are handled."""
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
 
@@ -154,7 +154,7 @@ class Lines(Display):
 
 
 def _write(line: str) -> None:
-    if somebody_listens():
+    if logs_are_handled():
         logger.info("%s", line)
     elif sys.stderr is not None:  # replaced by notebooks and tests
         sys.stderr.write(f"{line}\n")

@@ -9,8 +9,8 @@ Weights are integers, so that their sums are the same in any order. Rounded weig
 share counts as reached if at most a 2**40th of it is missing.
 
 >>> leaves = np.array([[1, 1, 2, 2]], np.int32)  # of one tree: two rows in each of two leaves
->>> kept = LeafTargets(np.array([[5.0], [7.0], [1.0], [9.0]]), leaves, np.ones((1, 4)))
->>> kept.quantiles(np.array([[1], [2]]), (0.5, 0.9), 1).tolist()
+>>> stored = LeafTargets(np.array([[5.0], [7.0], [1.0], [9.0]]), leaves, np.ones((1, 4)))
+>>> stored.quantiles(np.array([[1], [2]]), (0.5, 0.9), 1).tolist()
 [[[5.0, 7.0]], [[1.0, 9.0]]]
 """
 
@@ -64,20 +64,20 @@ class LeafTargets:
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]], trees: Sequence[Tree], n_targets: int) -> Self:
         """Return leaf targets from a file, checked against the trees to prevent reads out of bounds; raises ValueError."""
-        kept = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
-        shape, (target, weight) = (len(trees), len(kept.target)), (kept.target, kept.weight)
-        dtypes = target.dtype == np.float64 and kept.leaves.dtype == np.int32
-        if not dtypes or target.shape[1:] != (n_targets,) or kept.leaves.shape != shape:
+        stored = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        shape, (target, weight) = (len(trees), len(stored.target)), (stored.target, stored.weight)
+        dtypes = target.dtype == np.float64 and stored.leaves.dtype == np.int32
+        if not dtypes or target.shape[1:] != (n_targets,) or stored.leaves.shape != shape:
             raise ValueError("the model's targets of leaves are not those of its trees")
         if weight.dtype.kind not in "uf" or weight.shape not in (shape, (1, shape[1])) or not np.all((weight >= 0) & np.isfinite(weight)):
             raise ValueError("the model's weights of targets are not those of its trees")
-        if not np.isfinite(target).all() or kept.leaves.min(initial=0) < 0:
+        if not np.isfinite(target).all() or stored.leaves.min(initial=0) < 0:
             raise ValueError("the model's targets of leaves are not finite, or belong to no leaf")
-        for tree, leaves, own in zip(trees, kept.leaves, np.broadcast_to(weight, shape), strict=True):
+        for tree, leaves, own in zip(trees, stored.leaves, np.broadcast_to(weight, shape), strict=True):
             known = leaves.max(initial=0) < tree.node_count
             if not known or not np.array_equal(np.bincount(leaves[own > 0], minlength=tree.node_count) > 0, tree.feature < 0):
                 raise ValueError("the model's leaves are not those that have targets")
-        return kept
+        return stored
 
     @cached_property
     def scores(self) -> dict[float, NDArray[np.float64]]:

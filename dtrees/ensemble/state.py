@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
-from dtrees.ensemble.compat import BaseEstimator, check_parameters, parameter_names, stand_in_for_sklearns
+from dtrees.ensemble.compat import BaseEstimator, check_parameters, parameter_names, register_with_sklearn
 from dtrees.ensemble.input.by_size import NAMES, is_auto
 from dtrees.ensemble.input.plain_data import annotated, check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.rules import LARGEST_INTEGER
@@ -142,7 +142,7 @@ class EstimatorState(BaseEstimator):
         try:
             model: Any = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
-            stand_in_for_sklearns(type(model))  # type: ignore[arg-type]
+            register_with_sklearn(type(model))  # type: ignore[arg-type]
             if "seed" in metadata and not cls._GROUP_PER_OUTPUT and "batches" not in metadata:
                 raise ValueError("the model's state has a seed, but not the batches of trees that were grown from it")
             if "batches" in metadata:
@@ -291,7 +291,7 @@ def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
 def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
     """Return a plan (without checkpoint) and its rules as plain data."""
     described = plan.rules.described() | {name: value for name, value in vars(plan).items() if value or name != "distinct_draws"}
-    return {name: plain(value) for name, value in described.items() if name not in _APART}
+    return {name: plain(value) for name, value in described.items() if name not in _SEPARATE}
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
@@ -332,7 +332,7 @@ def _criterion_name(described: Any) -> str:
 
 
 #: Fields of a plan that are restored separately, or follow from the model.
-_APART = {"rules", "checkpoint", "targets"}
+_SEPARATE = {"rules", "checkpoint", "targets"}
 
 
 def _restore_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
@@ -340,7 +340,7 @@ def _restore_fields(kind: type, data: dict[str, Any]) -> dict[str, Any]:
     annotations = get_type_hints(kind)
     return {
         name: annotated(data[name], annotations[name], f"the model's plan has {name}", least=-1 if name == "monotonic" else 0)
-        for name in annotations.keys() & data.keys() - _APART
+        for name in annotations.keys() & data.keys() - _SEPARATE
     }
 
 

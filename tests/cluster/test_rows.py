@@ -152,7 +152,7 @@ def _after_three(progress: Any) -> bool:
 #: of killed, which takes waiting.
 LOSSES = [
     *((SETS, Cut(kind)) for kind in ("Introduce", "Open")),
-    *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "apart")),
+    *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "delegated")),
     *((QUICK, Cut(kind, 3)) for kind in ("finer flags", "picked of batch 1")),
     *((BY_ORDER, Cut(kind, 3)) for kind in ("deviations", "scores")),
     *(("forest", Cut(kind, at)) for kind, at in (("GrowTrees", 1), ("means", 3))),

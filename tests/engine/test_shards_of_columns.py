@@ -18,7 +18,7 @@ from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.engine.shard.shard import Shard
-from dtrees.engine.shard.tree_state import GrownApart, TreeState
+from dtrees.engine.shard.tree_state import DelegatedNodes, TreeState
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.table.columns import presort
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -204,7 +204,9 @@ def grown(plan: ForestPlan, spread: list[Any] = SPREAD, table: list[Any] = TABLE
 
 def test_small_nodes_are_shared_out() -> None:
     found, executor = grown(plan_of())
-    told = [(shard, one) for shard, step in called(executor, "subtrees") for one in step.payloads[0].arrays if isinstance(one, GrownApart)]
+    told = [
+        (shard, one) for shard, step in called(executor, "subtrees") for one in step.payloads[0].arrays if isinstance(one, DelegatedNodes)
+    ]
     n_nodes = [sum(len(grown.subtrees) for shard, grown in told if shard == i) for i in range(3)]
     assert min(n_nodes) > 0
     assert max(n_nodes) - min(n_nodes) <= 4  # the nodes of each tree are distributed, starting from another shard
@@ -280,7 +282,7 @@ def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> N
     table = [np.random.default_rng(0).random(n)]
     plan = ForestPlan(rules("squared_error", 1, max_depth=5), seed=0, **changes)
     shard = Shard(presort(table), np.zeros(1, np.int32), 1, table[0], None)
-    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_slots=1)))
+    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_side_by_side=1)))
     shard.trees[0].open(0, 0, by_levels=True)
     used = times * sum(array.nbytes for array in shard.trees[0].rows)
     shard.close()
@@ -300,7 +302,7 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
     monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[3]) or search_on(*first))
     shard = make_shard()
     plan = ForestPlan(rules("squared_error", P, max_features=1), seed=0)
-    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_slots=2)))
+    alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_side_by_side=2)))
     for number, rows in enumerate(shard.trees):
         rows.workspace = shard.trees[0].workspace
         rows.open(number, 0, by_levels=True)

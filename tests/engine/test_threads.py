@@ -185,7 +185,7 @@ def test_ctrl_c_ends_what_is_done_apart() -> None:
         assert given_up.wait(60.0)
 
     with Threads(2) as threads, pytest.raises(KeyboardInterrupt):
-        threads.apart(2, work, given_up.set)
+        threads.run_interruptibly(2, work, given_up.set)
     assert given_up.is_set()
 
 
@@ -198,7 +198,7 @@ def test_ctrl_c_does_not_wait_for_what_goes_on() -> None:
         ended.set()
 
     with Threads(1) as threads, pytest.raises(KeyboardInterrupt):
-        threads.apart(1, work, lambda: None)
+        threads.run_interruptibly(1, work, lambda: None)
     assert not ended.is_set()
     goes_on.set()
     assert ended.wait(60.0)
@@ -213,7 +213,7 @@ def test_an_error_of_what_is_done_apart_is_raised() -> None:
         assert given_up.wait(60.0)
 
     with Threads(2) as threads, pytest.raises(ValueError, match="no"):
-        threads.apart(2, work, given_up.set)
+        threads.run_interruptibly(2, work, given_up.set)
 
 
 def test_ctrl_c_ends_a_map() -> None:

@@ -218,7 +218,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
             if other_columns is not None and names is not None:
                 check_names(other_columns, names, f"{name} has in partition {i}")
                 computed[name][i] = tasks.submit("align", in_order, computed[name][i], names)
-    kept = [i for i, length in enumerate(wanted) if length]
+    non_empty = [i for i, length in enumerate(wanted) if length]
 
     def parts_of(name: str) -> list[Future]:
         if name == "y" and y is None:
@@ -232,15 +232,15 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
             if sum(lengths[name]) != sum(wanted) or not whole:
                 raise ValueError(_disagreement(name, wanted, lengths[name], whole=whole))
             parts = _cut_anew(tasks, computed[name], lengths[name], wanted)
-        return [parts[i] for i in kept]
+        return [parts[i] for i in non_empty]
 
     return Partitions(
-        X=[computed["X"][i] for i in kept],
+        X=[computed["X"][i] for i in non_empty],
         y=parts_of("y"),
         weight=None if sample_weight is None else parts_of("sample_weight"),
-        lengths=[wanted[i] for i in kept],
+        lengths=[wanted[i] for i in non_empty],
         margin=None if base_margin is None else parts_of("base_margin"),
-        cells=_stored_cells([found["X"][i] for i in kept]),
+        cells=_stored_cells([found["X"][i] for i in non_empty]),
     )
 
 

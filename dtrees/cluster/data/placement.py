@@ -428,7 +428,7 @@ def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads:
     """
     share = {worker: sum(lengths) * n / sum(threads.values()) for worker, n in threads.items()}
     load = dict.fromkeys(sorted(threads), 0)
-    kept: dict[str, list[int]] = {}
+    assigned: dict[str, list[int]] = {}
 
     def filled(worker: str) -> tuple[float, bool, str]:
         return load[worker] / threads[worker], worker not in there[i], worker
@@ -441,8 +441,8 @@ def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads:
         having = [worker for worker in there[i] if worker in load and stays(worker)]
         worker = min(having or load, key=filled)
         load[worker] += lengths[i]
-        kept.setdefault(worker, []).append(i)
-    return {worker: sorted(kept[worker]) for worker in sorted(kept)}
+        assigned.setdefault(worker, []).append(i)
+    return {worker: sorted(assigned[worker]) for worker in sorted(assigned)}
 
 
 def partition_holders(client: Client, parts: Sequence[Future]) -> list[list[str]]:

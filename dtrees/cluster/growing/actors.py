@@ -31,7 +31,7 @@ from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.registry import belonging
-from dtrees.cluster.reliability.waiting import WorkerMonitor, died_too_often, task_keys
+from dtrees.cluster.reliability.waiting import WorkerMonitor, killed_worker_error, task_keys
 from dtrees.cluster.transport.clients import give_up, in_loop
 from dtrees.cluster.transport.direct_channel import ActorBase, DirectChannel, Failed, framed, open_channel
 
@@ -303,7 +303,7 @@ class Actors:
     async def _raise_failure(self, i: int, error: BaseException) -> None:
         """Raise the failure of an actor: the error raised by its creation, or its loss."""
         if i in self._unmade and await self._has_failed(i):
-            raise died_too_often(error) if isinstance(error, KilledWorker) else error
+            raise killed_worker_error(error) if isinstance(error, KilledWorker) else error
         # The connection broke. The scheduler may notice the worker's end a moment later.
         deadline = time.monotonic() + _SECONDS_TO_EXPLAIN
         while not await self._is_lost(i) and time.monotonic() < deadline:

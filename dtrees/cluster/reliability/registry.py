@@ -144,7 +144,7 @@ _ASKED = ("take_turn", "keep_trees", "trees", "fits", "stop", "is_stopped")
 #: Number of fits without records whose histories remain, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
 #: Reasons for a missing dashboard page that this process has already logged.
-_said: set[str] = set()
+_logged: set[str] = set()
 #: Bytes of finished trees in an answer, which has at least one tree.
 _BYTES_AT_ONCE = 32_000_000
 
@@ -355,8 +355,8 @@ class FitRegistry(SchedulerPlugin):
         try:
             add_dashboard_page(scheduler, PAGE, functools.partial(make_page, self.histories, scheduler))
         except NoDashboard as error:
-            if str(error) not in _said:
-                _said.add(str(error))
+            if str(error) not in _logged:
+                _logged.add(str(error))
                 logger.warning("There is no page of dtrees in Dask's dashboard, since %s; fits go on without.", error)
 
     def histories(self) -> list[FitHistory]:

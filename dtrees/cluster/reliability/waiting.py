@@ -98,12 +98,12 @@ class Pauses:
         self._held += listened
         if self._held > patience and not self._logged:
             self._logged = True
-            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _said(workers, paused))
+            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _usage(workers, paused))
             publish(self._fit.name, "workers paused", workers=paused, seconds=self._held)
         if self._held > _TIMES_PATIENCE * patience:
             raise NotEnoughMemory(
                 f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
-                f"them, as they use too much of their memory: {_said(workers, paused)}. {_WAY_OUT}."
+                f"them, as they use too much of their memory: {_usage(workers, paused)}. {_WAY_OUT}."
             )
 
 
@@ -328,11 +328,11 @@ def _raise_failure(future: Future) -> NoReturn:
         raise SchedulerLost(f"The task {future.key} of this fit was cancelled on the Dask cluster. {RUN_AGAIN}.")
     error = future.exception()
     if isinstance(error, KilledWorker):
-        raise died_too_often(error) from error
+        raise killed_worker_error(error) from error
     raise error.with_traceback(future.traceback())
 
 
-def died_too_often(error: KilledWorker) -> WorkerLost:
+def killed_worker_error(error: KilledWorker) -> WorkerLost:
     """Return the error for a user if one task has killed too many workers."""
     return WorkerLost(
         f"Workers died {error.allowed_failures + 1} times over the same task, {error.task}; their logs say why. Either it takes more "
@@ -341,7 +341,7 @@ def died_too_often(error: KilledWorker) -> WorkerLost:
     )
 
 
-def _said(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
+def _usage(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
     """Return a description of the memory use of some workers."""
     some = [
         f"{worker} uses {format_bytes(workers[worker]['metrics'].get('memory', 0))} of {format_bytes(workers[worker]['memory_limit'])}"
@@ -453,8 +453,8 @@ class Tasks:
 
     def keep(self, *futures: Future) -> None:
         """Leave the release of some futures to the caller."""
-        kept = set(map(id, futures))
-        self._futures = [future for future in self._futures if id(future) not in kept]
+        given = set(map(id, futures))
+        self._futures = [future for future in self._futures if id(future) not in given]
 
 
 #: Suppress Dask's warning of large graphs: ``with however_large():``.

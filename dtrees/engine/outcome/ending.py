@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import boosted_tree, class_values, shrink_splits, take_apart
+from dtrees.engine.outcome.values import boosted_tree, class_values, node_arrays, shrink_splits
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Measured
@@ -51,7 +51,7 @@ def draft_tree(
     """
     if isinstance(plan, BoostingPlan):
         return boosted_tree(nodes, exponents, plan.rules, learning_rate, plan.rules.split_shrinkage * noise)
-    left, right, feature, threshold, missing_left, n_samples = take_apart(nodes.records)
+    left, right, feature, threshold, missing_left, n_samples = node_arrays(nodes.records)
     criterion, none = criterion_named(plan.rules.criterion), np.zeros(n_samples.shape[0])
     gain = scaled(nodes.records["gain"], -criterion.gain_exponent(exponents))
     value, weight, impurity = none[:, np.newaxis], none, none
@@ -92,8 +92,8 @@ def finish_tree(
         put_in_order(tree, rules.monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
     if rules.ccp_alpha <= 0 or isinstance(plan, BoostingPlan):
         return tree, tree.value
-    kept = kept_nodes(tree.children_left, tree.children_right, cost(tree), rules.ccp_alpha)
-    return pruned(tree, kept), tree.value[nodes_above(kept, np.arange(tree.node_count))]
+    retained = kept_nodes(tree.children_left, tree.children_right, cost(tree), rules.ccp_alpha)
+    return pruned(tree, retained), tree.value[nodes_above(retained, np.arange(tree.node_count))]
 
 
 def _set_leaves(tree: Tree, values: NDArray[np.float64], nodes: Nodes, noise: float) -> None:
@@ -138,10 +138,10 @@ def _from_leaves(left, right, weight_of, h_exponent, gain, mean, spread, gain_is
         if i >= 0:
             between = gain[node] if gain_is_decrease else 0.0
             for t in range(n_targets):
-                apart = value[j, t] - value[i, t]
-                value[node, t] = value[i, t] + apart * (weight[j] / weight[node])
+                distance = value[j, t] - value[i, t]
+                value[node, t] = value[i, t] + distance * (weight[j] / weight[node])
                 if not gain_is_decrease:
-                    between += apart * apart * weight[i] * (weight[j] / weight[node]) / n_targets
+                    between += distance * distance * weight[i] * (weight[j] / weight[node]) / n_targets
             impurity[node] = impurity[i] + impurity[j] + between
         else:
             leaf -= 1

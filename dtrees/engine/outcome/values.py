@@ -42,10 +42,10 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], rules: Rules, learnin
     """
     records, sums = nodes
     n = records.shape[0]
-    left, right, feature, threshold, missing_left, n_samples = apart = _empty_nodes(n)
+    left, right, feature, threshold, missing_left, n_samples = arrays = _empty_nodes(n)
     value, weight, impurity, gain = values = _empty_values(n)
     gain_exponent, penalties = _NEWTON.gain_exponent(exponents), (rules.reg_lambda, rules.reg_alpha)
-    _finish()(records, sums, *exponents, gain_exponent, *penalties, learning_rate, noise, apart, values)
+    _finish()(records, sums, *exponents, gain_exponent, *penalties, learning_rate, noise, arrays, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
@@ -60,11 +60,11 @@ def _empty_values(n: int) -> tuple[NDArray[np.float64], ...]:
     return empty((n, 1)), empty(n), empty(n), empty(n)
 
 
-def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+def node_arrays(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Return the structure of a tree as arrays: children, columns, thresholds, routes of missing values and numbers of rows."""
-    apart = _empty_nodes(records.shape[0])
-    _take_apart(records, apart)
-    return apart
+    arrays = _empty_nodes(records.shape[0])
+    _write_node_arrays(records, arrays)
+    return arrays
 
 
 def places_of_leaves(records: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -127,8 +127,8 @@ def _list_splits(records, is_categorical, splits):  # type: ignore[no-untyped-de
 
 
 @kernel
-def _take_apart(records, apart):  # type: ignore[no-untyped-def]
-    left, right, feature, threshold, missing_left, n_samples = apart
+def _write_node_arrays(records, arrays):  # type: ignore[no-untyped-def]
+    left, right, feature, threshold, missing_left, n_samples = arrays
     for i in range(records.shape[0]):
         record = records[i]
         left[i], right[i] = record.left, record.right
@@ -174,9 +174,9 @@ def _finish() -> Callable[..., Any]:
 
 
 @kernel
-def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, noise, apart, values):  # type: ignore[no-untyped-def]
+def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, noise, arrays, values):  # type: ignore[no-untyped-def]
     """Write the arrays of a boosted tree."""
-    _take_apart(records, apart)
+    _write_node_arrays(records, arrays)
     value, weight, impurity, gain = values
     for i in range(records.shape[0]):
         g = soft_threshold(math.ldexp(float(sums[i, 0]), -g_exponent), l1)

@@ -147,9 +147,9 @@ class StoredSums(NamedTuple):
     Examples
     --------
     >>> one, classes, numbers = StoredSums(), StoredSums(3), StoredSums(targets=(1, 1, 1))
-    >>> [kept.n_numbers for kept in (one, classes, numbers)]
+    >>> [stored.n_numbers for stored in (one, classes, numbers)]
     [0, 3, 3]
-    >>> [(kept.n_sums, kept.width(True), kept.width_picked(True)) for kept in (one, classes, numbers)]
+    >>> [(stored.n_sums, stored.width(True), stored.width_picked(True)) for stored in (one, classes, numbers)]
     [(2, 3, 3), (3, 4, 4), (4, 8, 5)]
     """
 

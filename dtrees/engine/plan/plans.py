@@ -460,7 +460,7 @@ class BoostingPlan:
         return self.learning_rate / self.n_parallel_trees
 
     @property
-    def tells_out_of_bag(self) -> bool:
+    def scores_undrawn(self) -> bool:
         """Whether the rows that a round does not draw are scored: not if they are drawn by gradient, as these losses would be biased."""
         return self.subsample < 1.0 and self.n_parallel_trees == 1 and not self.draws_by_gradient
 
@@ -475,14 +475,14 @@ class BoostingPlan:
         return self.subsample < 1.0 and self.subsample_by == "gradient"
 
     @property
-    def steps_apart(self) -> bool:
+    def separate_steps(self) -> bool:
         """Whether leaves hold Newton steps that do not follow from the sums of the tree, as its splits use gradients alone."""
         return self.first_order and not self.loss.constant_hessian
 
     @property
     def measures_leaves(self) -> bool:
         """Whether leaf values are measured on the rows of the leaves."""
-        return self.loss.measures_leaves or self.steps_apart
+        return self.loss.measures_leaves or self.separate_steps
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class Shards:
         The shard that has each column (shards of columns).
     ranges : list of ndarray
         The row ranges of each shard (shards of rows).
-    n_slots : int
+    n_side_by_side : int
         Number of trees of a forest that grow side by side (shards of columns).
     sent_rows : int
         Largest number of rows of a node that is grown by one shard (shards of rows).
@@ -190,7 +190,7 @@ class Shards:
     n_columns: int
     owner: NDArray[np.int64] = field(default_factory=lambda: _NONE)
     ranges: list[NDArray[np.int64]] = field(default_factory=list)
-    n_slots: int = 0
+    n_side_by_side: int = 0
     sent_rows: int = 0
     grain: Grain = field(default_factory=Grain)
     serials: Iterator[int] = field(default_factory=itertools.count)
@@ -303,7 +303,7 @@ def side_by_side(
         elif ready:
             joined = _joined(ready, turn)
             sent = yield joined
-            came = dict(zip(joined.senders, map(_taken_apart, sent), strict=True))
+            came = dict(zip(joined.senders, map(_unpack_by_program, sent), strict=True))
             awaited.update({number: [came[sender][number] for sender in own.senders] for number, own in ready.items()})
             share(lambda number: go_on(number, awaited.pop(number)), list(ready))
     return [replies[number] for number in programs]
@@ -322,19 +322,19 @@ def _joined(steps: Mapping[int, Step], turn: int) -> Step:
         if which not in once:
             sender = next(payload.sender for payload in own.values())
             once[which] = Payload(
-                fit, epoch, serial, name, sender, _put_together({number: payload.arrays for number, payload in own.items()})
+                fit, epoch, serial, name, sender, _pack_by_program({number: payload.arrays for number, payload in own.items()})
             )
         payloads[shard] = once[which]
     return Step(fit, epoch, serial, name, payloads, sorted({sender for step in steps.values() for sender in step.senders}))
 
 
-def _put_together(parts: Mapping[int, Arrays]) -> Arrays:
+def _pack_by_program(parts: Mapping[int, Arrays]) -> Arrays:
     """Pack the arrays of several programs into one payload: program numbers with their number of arrays, then the arrays.
 
     Examples
     --------
     >>> one, other = np.arange(2), np.ones(1)
-    >>> _put_together({4: (one, other), 7: (), 9: (one,)})
+    >>> _pack_by_program({4: (one, other), 7: (), 9: (one,)})
     (array([[4, 2],
            [7, 0],
            [9, 1]]), array([0, 1]), array([1.]), array([0, 1]))
@@ -343,8 +343,8 @@ def _put_together(parts: Mapping[int, Arrays]) -> Arrays:
     return (counts, *(array for arrays in parts.values() for array in arrays))
 
 
-def _taken_apart(arrays: Arrays) -> dict[int, Arrays]:
-    """Return the arrays of each program; the inverse of :func:`_put_together`."""
+def _unpack_by_program(arrays: Arrays) -> dict[int, Arrays]:
+    """Return the arrays of each program; the inverse of :func:`_pack_by_program`."""
     parts, at = {}, 1
     for number, n in arrays[0].tolist():
         parts[number] = arrays[at : at + n]

@@ -50,7 +50,7 @@ class Open(Message):
     plan : BoostingPlan or ForestPlan
     initial : ndarray of float64 or None
         The initial raw prediction, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting).
-    n_slots : int
+    n_side_by_side : int
         The number of trees that grow side by side; 0 for one at a time.
     least, most : int
         The range of the number of finished trees that the restored state may contain
@@ -61,7 +61,7 @@ class Open(Message):
     n_shards: int
     plan: BoostingPlan | ForestPlan
     initial: NDArray[np.float64] | None
-    n_slots: int = 0
+    n_side_by_side: int = 0
     least: int = 0
     most: int = 0
 

@@ -51,10 +51,10 @@ def join_subtrees(upper: Nodes, subtrees: Mapping[int, Nodes]) -> Nodes:
     """Replace nodes by subtrees; return one tree in preorder."""
     if list(subtrees) == [0]:
         return subtrees[0]
-    kept = min((part.sums.shape[1] for part in subtrees.values()), default=upper.sums.shape[1])
+    n_sums = min((part.sums.shape[1] for part in subtrees.values()), default=upper.sums.shape[1])
     records = upper.records.copy()
     offset = records.shape[0]
-    root_of, parts = np.arange(offset), [Nodes(records, upper.sums[:, :kept])]
+    root_of, parts = np.arange(offset), [Nodes(records, upper.sums[:, :n_sums])]
     for node, part in subtrees.items():
         below = part.records.copy()
         for side in ("left", "right"):

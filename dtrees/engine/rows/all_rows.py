@@ -88,7 +88,7 @@ class AllRows:
         return [of_round.of_rows(places) for places in self._places]
 
 
-class Torn(NamedTuple):
+class SharedLosses(NamedTuple):
     """Losses of rows in blocks that a range contains only in part.
 
     Attributes
@@ -113,14 +113,14 @@ class Torn(NamedTuple):
         }
 
 
-def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
+def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, SharedLosses]:
     """Add up the losses of the rows in some ranges by whole blocks, and also return the losses of rows in incomplete blocks.
 
     ``n_rows`` is the size of the table; ``by_part`` is as returned by
     :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
     """
     there = {number: part for number, part in enumerate(by_part) if part is not None}
-    torn = Torn(list(there), [])
+    shared = SharedLosses(list(there), [])
     blocks, sums, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], 0
     for first, last in ranges.tolist():
         begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
@@ -130,23 +130,23 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.
         for one, other in ((first, begin), (end, last)):
             if one < other:
                 rows = slice(at + one - first, at + other - first)
-                torn.chunks.append((one, np.stack([part[rows] for part in there.values()])))
+                shared.chunks.append((one, np.stack([part[rows] for part in there.values()])))
         if begin < end:
             rows = slice(at + begin - first, at + end - first)
             blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
             sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
         at += last - first
-    return BlockLosses(np.concatenate(blocks), np.concatenate(sums)), torn
+    return BlockLosses(np.concatenate(blocks), np.concatenate(sums)), shared
 
 
-def meetings(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
+def shared_blocks(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
     """Return, for each shard, which of its ranges begin within a block of another shard, as a mapping from first row to that shard.
 
     Also return, for each shard, the others that have rows of blocks that begin on it.
 
     Examples
     --------
-    >>> meetings([np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])])
+    >>> shared_blocks([np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])])
     [({}, [1, 2]), ({9000: 0, 9020: 0}, []), ({9010: 0}, [])]
     """
     ranges = [some[some[:, 0] < some[:, 1]] for some in ranges]
@@ -164,15 +164,15 @@ def meetings(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], 
     return [(rows, sorted(some)) for rows, some in zip(elsewhere, helpers, strict=True)]
 
 
-def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
+def add_shared_blocks(losses: BlockLosses, shared: SharedLosses, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
     """Add the losses of incomplete blocks, combined with the missing chunks that other shards have sent."""
-    chunks = [*torn.chunks, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
+    chunks = [*shared.chunks, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
     by_block: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
     for first, chunk in chunks:
         by_block.setdefault(first // BLOCK_ROWS, []).append((first, chunk))
     sums = np.zeros((len(by_block), losses.sums.shape[1]))
     for of_block, own in zip(sums, by_block.values(), strict=True):
         whole = np.concatenate([chunk for _, chunk in sorted(own, key=lambda one: one[0])], axis=1)
-        of_block[torn.parts] = sums_by_block(list(whole))[0]
+        of_block[shared.parts] = sums_by_block(list(whole))[0]
     block = np.array(list(by_block), np.int64)
     return BlockLosses(np.concatenate([losses.block, block]), np.concatenate([losses.sums, sums]))

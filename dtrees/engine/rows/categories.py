@@ -70,7 +70,7 @@ class CategoryRows:
     n_categories : ndarray of int64, shape (n_columns,)
         The number of categories over all shards; 0 for numeric columns.
     threads : Threads
-    kept : StoredSums
+    stored : StoredSums
         Which sums are stored.
 
     Attributes
@@ -79,8 +79,8 @@ class CategoryRows:
         The numbers of the categorical columns in the table.
     """
 
-    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: StoredSums) -> None:
-        self._columns, self._threads, self._kept = columns, threads, kept
+    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, stored: StoredSums) -> None:
+        self._columns, self._threads, self._stored = columns, threads, stored
         self.ids = np.flatnonzero(n_categories).astype(np.int32)
         self._missing = n_categories[self.ids]
         self._place_of = np.full(n_categories.shape[0], -1, np.int64)
@@ -124,7 +124,7 @@ class CategoryRows:
         column = np.concatenate([np.tile(mine, n) for mine in self._dealt])
         which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
         first, last = start[node][which], stop[node][which]
-        per_category, n_classes, per_row = self._kept.per_category, self._kept.n_classes, max(1, targets.shape[1])
+        per_category, n_classes, per_row = self._stored.per_category, self._stored.n_classes, max(1, targets.shape[1])
         offsets = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
         lists = make_lists(offsets, partition.h.shape[0] > 0)
         order = np.argsort(first - last, kind="stable")
@@ -201,14 +201,14 @@ class CategorySearch:
     n_codes : ndarray of int64, shape (k,)
         The code of missing values in each column.
     threads : Threads
-    kept : StoredSums
+    stored : StoredSums
         Which sums are stored.
     """
 
     def __init__(
-        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, kept: StoredSums
+        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, stored: StoredSums
     ) -> None:
-        self._kept = kept
+        self._stored = stored
         self._ids, self._places, self._n_codes, self._threads = ids, places, n_codes, threads
         most = int(n_codes.max(initial=0))
         self._values = np.empty((most, 1), np.float32)
@@ -227,14 +227,14 @@ class CategorySearch:
             return np.full(message.node.shape[0], -1.0)
         while len(self._scratch) < self._threads.n_threads:
             most = self._values.shape[0]
-            self._scratch.append(make_scratch(1, most, self._kept.n_numbers, categories=True, n_sums=self._kept.n_sums))
-            self._tallies.append(make_tally((most + 1) * self._kept.per_category))
+            self._scratch.append(make_scratch(1, most, self._stored.n_numbers, categories=True, n_sums=self._stored.n_sums))
+            self._tallies.append(make_tally((most + 1) * self._stored.per_category))
         if rules.random_splits:  # random splits depend on the numbers of categories
             n_codes = self._values.shape[0]
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, ids=self._ids)
+        self._limits, _ = self._stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, ids=self._ids)
         self._settle(sent)
         return self._search(message.drawn)
 
@@ -249,7 +249,7 @@ class CategorySearch:
         of_parent = np.where(other >= 0, parent * k + column, -1)
         offsets = np.zeros(message.n_slots * k, np.int64)
         counts = count.reshape(len(sent), -1)
-        offsets[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._kept.per_category)
+        offsets[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._stored.per_category)
         has = other >= 0
         offsets[of_other[has]] = before.length[of_parent[has]]
         self._lists = lists = make_lists(offsets, h.shape[0] > 0)
@@ -303,11 +303,11 @@ class CategorySearch:
             lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], offsets, words),
         )
         # The words of a set end with the last that is not 0.
-        kept = np.array(
+        n_words = np.array(
             [_n_words(words[first : first + size]) for first, size in zip(offsets.tolist(), sizes.tolist(), strict=True)], np.int64
         )
-        offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
-        return CategorySets(node.astype(np.int32), offset, words[places_of(offsets, kept)])
+        offset = np.concatenate([[0], np.cumsum(n_words)]).astype(np.int64)
+        return CategorySets(node.astype(np.int32), offset, words[places_of(offsets, n_words)])
 
 
 def _n_words(words: NDArray[np.uint32]) -> int:

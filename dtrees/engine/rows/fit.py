@@ -80,7 +80,7 @@ class RowsFit(ShardsFit):
 
     def votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return the out-of-bag sums, the number of trees summed for each row, and the exponent of their scale."""
-        votes: list[Votes] = self._say(CountVotes)
+        votes: list[Votes] = self._send_all(CountVotes)
         about = self._ranges, self._executor.n_rows
         total, count = in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about)
         return total, count, votes[0].exponent

@@ -37,7 +37,7 @@ _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Small batches of picked rows are mostly at the ends of columns, and listed there; only the codes of 1 / 8 of such nodes are compared.
 _COMPARED_SHARE = 8
 _ONE_TARGET = np.empty((0, 0), np.int64)
-_NO_ROWS_KEPT = StoredRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
+_NO_CACHED_ROWS = StoredRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Listed:
@@ -89,12 +89,12 @@ class FlaggedRows:
     width : int
         The number of values of an element of sums.
     threads : Threads
-    sums_kept : StoredSums
+    stored : StoredSums
         Which sums are stored.
     """
 
-    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, sums_kept: StoredSums) -> None:
-        self._sums_kept = sums_kept
+    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, stored: StoredSums) -> None:
+        self._stored = stored
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = zone_map.shift
         self._listed = _Listed(zone_map.part, zone_map.n_zones << zone_map.fold, threads)
@@ -102,7 +102,7 @@ class FlaggedRows:
         self._begin()
 
     def _begin(self) -> None:
-        self._kept_rows = _NO_ROWS_KEPT
+        self._cached_rows = _NO_CACHED_ROWS
         # No large pages, as the buffers have space for the flagged rows of all shards, and this one has only a share of them.
         self._keys, self._finer, self._sums = NumberBuffer(False), NumberBuffer(False), NumberBuffer()
 
@@ -148,23 +148,23 @@ class FlaggedRows:
 
         def add(some: Any) -> None:
             *of_tasks, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
-            own, own_firsts, kept = PartTasks(*of_tasks), firsts[some], StoredRows(keys, finer, offsets[some], counts[some])
+            own, own_firsts, cached = PartTasks(*of_tasks), firsts[some], StoredRows(keys, finer, offsets[some], counts[some])
             self._threads.share(
                 own.tasks.shape[0],
-                lambda queue, thread: sum_finer(queue, own, own_ranges, own_rows, scratch[thread], size_shift, own_firsts, kept, sums),
+                lambda queue, thread: sum_finer(queue, own, own_ranges, own_rows, scratch[thread], size_shift, own_firsts, cached, sums),
             )
-            counts[some] = kept.counts
+            counts[some] = cached.counts
 
         for some in by_column(self._columns.codes, ids, self._columns.words):
             add(some)
-        self._kept_rows = StoredRows(keys, finer, offsets, counts)
+        self._cached_rows = StoredRows(keys, finer, offsets, counts)
         bounds = firsts[ends].tolist()
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
     def _of_shard(self, rows: RowPartition, targets: NDArray[np.int64], sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
         """Return rows as kernels take them; ``sizes`` and ``share`` are as for :meth:`_Listed.lists`."""
-        lists = NO_LISTS if self._sums_kept.n_numbers else self._listed.lists(self, rows, sizes, share)
-        return ShardRows(self._columns, self._zone_map, lists, rows, targets, self._sums_kept.n_classes)
+        lists = NO_LISTS if self._stored.n_numbers else self._listed.lists(self, rows, sizes, share)
+        return ShardRows(self._columns, self._zone_map, lists, rows, targets, self._stored.n_classes)
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, targets: NDArray[np.int64]) -> dict[int, Arrays]:
         """Return the rows that searchers request: the number of values of each task, and the values with the sums of their rows.
@@ -172,7 +172,7 @@ class FlaggedRows:
         ``targets`` has the summands of all rows for multi-output targets; shape (0, 0) for one target.
         """
         self._make_scratch()
-        kept, self._kept_rows = self._kept_rows, _NO_ROWS_KEPT
+        cached, self._cached_rows = self._cached_rows, _NO_CACHED_ROWS
         whole, ends = joined(wanted)
         node, column, shift, n_rows, cut = whole.tasks.T
         start, stop = places[0][node], places[1][node]
@@ -183,10 +183,10 @@ class FlaggedRows:
 
         def pick(some: Any) -> None:
             own, own_offsets, own_counts = PartTasks(*take_tasks(some, tasks, whole.begins, parts)), offsets[some], counts[some]
-            own_kept = kept._replace(offsets=kept.offsets[some], counts=kept.counts[some]) if kept.offsets.shape[0] else kept
+            own_cached = cached._replace(offsets=cached.offsets[some], counts=cached.counts[some]) if cached.offsets.shape[0] else cached
             self._threads.share(
                 own.tasks.shape[0],
-                lambda queue, thread: pick_rows(queue, own, own_rows, scratch[thread], own_kept, own_offsets, picked, own_counts),
+                lambda queue, thread: pick_rows(queue, own, own_rows, scratch[thread], own_cached, own_offsets, picked, own_counts),
             )
             counts[some] = own_counts
 
@@ -204,8 +204,8 @@ class FlaggedRows:
 
     def _allocate(self, n: int, weighted: bool) -> ValueSums | ValueElements:
         """Return buffers for the sums of ``n`` values."""
-        if self._sums_kept.n_numbers:
-            width = self._sums_kept.width_picked(weighted)
+        if self._stored.n_numbers:
+            width = self._stored.width_picked(weighted)
             elements = mapped(n * width, np.int64, large_pages=False).reshape(n, width)
             return ValueElements(mapped(n, np.float64, large_pages=False), elements)
         kinds = ((n, np.float64), (n, np.int64), (n if weighted else 0, np.int64), (n, np.uint32))
@@ -216,7 +216,7 @@ class FlaggedRows:
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)
         while len(self._scratch) < self._threads.n_threads:
-            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), self._sums_kept.n_numbers)
+            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), self._stored.n_numbers)
             n_marks = int((n_distinct >> self._shift).max(initial=0)) // 64 + 2
             self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
 

@@ -28,7 +28,7 @@ from dtrees.split.zones.sums import Sums
 _ALONE = Threads(1)
 
 
-class PackedWrongly(RuntimeError):
+class PackedSumsMismatch(RuntimeError):
     """The sums received from a shard do not match those that were requested."""
 
 
@@ -89,7 +89,7 @@ def add_up(
 
     Raises
     ------
-    PackedWrongly
+    PackedSumsMismatch
     """
     packed, numbers = [one for one in sent if one.dtype == np.uint8], [one for one in sent if one.dtype != np.uint8]
     heads = [_head_of(one) for one in packed]
@@ -108,14 +108,14 @@ def add_up(
             out[place : place + size] = 0
     for one, head in zip(packed, heads, strict=True):
         if not np.array_equal(head.numbers[1:] - head.numbers[:-1], sizes):
-            raise PackedWrongly("a shard sent sums of other nodes than it was to sum")
+            raise PackedSumsMismatch("a shard sent sums of other nodes than requested")
         tasks = as_columns(head.bytes[:-1], places if before is out else first, places, sizes)
         _share(threads, add_packed, tasks, one, head.width, before, out, failed)
         before = out
     for i, one in enumerate(numbers):
         _share(threads, add_numbers, as_columns(first, first, places, sizes), one, out, bool(packed) or i > 0)
     if failed[0]:
-        raise PackedWrongly("packed sums are not of the numbers that they say")
+        raise PackedSumsMismatch("packed sums do not match their header")
     return out
 
 
@@ -169,15 +169,15 @@ class SumsToSend:
             first_column = last_column
         if self._bytes.shape[0] < at:
             self._bytes = mapped(at, np.uint8, large_pages=False)  # twice the size of the packed sums
-        n_kept = int(begins[self._shard][-1])
-        if self._numbers.shape[0] < n_kept:
-            self._numbers = mapped(n_kept, np.int64)
-        out, kept, ends = self._bytes, self._numbers[:n_kept], np.empty(len(columns) * n, np.int64)
-        _share(self._threads, pack_sums, np.array(tasks, np.int64), sums, np.concatenate(columns), kept, out, ends)
+        n_unpacked = int(begins[self._shard][-1])
+        if self._numbers.shape[0] < n_unpacked:
+            self._numbers = mapped(n_unpacked, np.int64)
+        out, unpacked, ends = self._bytes, self._numbers[:n_unpacked], np.empty(len(columns) * n, np.int64)
+        _share(self._threads, pack_sums, np.array(tasks, np.int64), sums, np.concatenate(columns), unpacked, out, ends)
         sent: list[NDArray[Any]] = []
         for searcher, own_ends in enumerate(ends.reshape(-1, n)):
             if searcher == self._shard:
-                sent.append(kept)
+                sent.append(unpacked)
                 continue
             packed, end = out[places[searcher] :], _head_bytes(n)
             own_ends -= places[searcher]

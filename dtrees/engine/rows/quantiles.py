@@ -150,10 +150,10 @@ class _Selection:
         self._prefix |= digit << shift
         group = np.repeat(np.arange(digit.shape[0]), np.diff(self._bounds))
         mine, bits = self._keys >> shift, (self._prefix >> shift)[group]
-        higher, kept = mine > bits, mine == bits
+        higher, matching = mine > bits, mine == bits
         np.minimum.at(self._above, group[higher], self._keys[higher])
-        self._keys, self._weights = self._keys[kept], self._weights[kept] if self._weights.shape[0] else self._weights
-        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group[kept], minlength=digit.shape[0]))])
+        self._keys, self._weights = self._keys[matching], self._weights[matching] if self._weights.shape[0] else self._weights
+        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group[matching], minlength=digit.shape[0]))])
         if self._level == 64:  # the remaining values are all equal
             self._keys, self._weights, self._bounds = self._keys[:0], self._weights[:0], np.zeros_like(self._bounds)
             return 0

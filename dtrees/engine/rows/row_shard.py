@@ -19,7 +19,7 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
 from dtrees.engine.protocol.messages import AddVotes, CountVotes, Grown, GrowTree, GrowTrees, Message, Replay, Votes
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.all_rows import AllRows, in_order, meetings, put_together, rows_of
+from dtrees.engine.rows.all_rows import AllRows, add_shared_blocks, in_order, rows_of, shared_blocks
 from dtrees.engine.rows.categories import count_categories
 from dtrees.engine.rows.forest_trees import forest_tree_steps
 from dtrees.engine.rows.rows_in_forest import RowsInForest
@@ -95,18 +95,18 @@ class RowShard(FitShard):
                 return (yield from self._grow_trees(message.first, message.last))
             case AddVotes():
                 for number, tree in enumerate(message.trees, message.first):
-                    self._slots[0].add_votes(number, tree)
+                    self._tree_rows[0].add_votes(number, tree)
                 return None
             case CountVotes():
-                bag = self._slots[0].out_of_bag
+                bag = self._tree_rows[0].out_of_bag
                 return Votes(bag.sum, bag.count, bag.exponent)
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
-    def _in_slot(self, slot: int) -> RowsInForest:
-        """Return the rows in the tree that grows in a slot."""
-        while len(self._slots) <= slot:
-            self._slots.append(self._slots[0].for_another_tree())
-        return self._slots[slot]
+    def _rows_of_tree(self, index: int) -> RowsInForest:
+        """Return the rows in the tree with an index among those that grow side by side."""
+        while len(self._tree_rows) <= index:
+            self._tree_rows.append(self._tree_rows[0].for_another_tree())
+        return self._tree_rows[index]
 
     def _grow_tree(self, message: GrowTree) -> Steps[Grown]:
         """Grow a tree together with all other shards, and add it to the predictions."""
@@ -123,9 +123,9 @@ class RowShard(FitShard):
             sent = yield shards.step("scores", mine, shards.to_first)
             score = None if self._shard else self._scored_rows.score(shards.boosting.scoring, sent)
         if scored is not None:
-            elsewhere, helpers = meetings(shards.ranges)[self._shard]
+            elsewhere, helpers = shared_blocks(shards.ranges)[self._shard]
             sent = yield shards.step("losses", scored[1].sent(elsewhere), helpers)
-            losses = put_together(*scored, sent)
+            losses = add_shared_blocks(*scored, sent)
             undrawn = yield from undrawn_weight(shards, rows)
         return Grown([] if self._shard else [tree], checksum([tree]), losses, undrawn, score)
 
@@ -142,10 +142,10 @@ class RowShard(FitShard):
     def _grow_trees(self, first: int, last: int) -> Steps[Grown]:
         """Grow trees of a forest together with all other shards."""
         programs = {}
-        for slot, number in enumerate(range(first, last)):
-            rows = self._in_slot(slot)
+        for index, number in enumerate(range(first, last)):
+            rows = self._rows_of_tree(index)
             rows.n_side_by_side = last - first
-            programs[slot] = forest_tree_steps(self._shards, rows, self._scales, number)
+            programs[index] = forest_tree_steps(self._shards, rows, self._scales, number)
         trees = yield from side_by_side(programs, SHARED_CELLS * self._shards.n_shards)
         return Grown([] if self._shard else trees, checksum(trees))
 
@@ -175,7 +175,7 @@ class RowShard(FitShard):
             self._tree = RowsInTree(plan, self._targets(plan, *own), *about)
             return reply
         self._scales, *of_rows = own
-        self._slots = [RowsInForest(plan, ForestTarget(plan, ForestRows(self._scales, *of_rows), target, weight, self._ranges), *about)]
+        self._tree_rows = [RowsInForest(plan, ForestTarget(plan, ForestRows(self._scales, *of_rows), target, weight, self._ranges), *about)]
         return reply
 
     def _look_at_all(self, message: m.Open, sent: Sequence[Arrays]) -> tuple[BoostingScales | ForestScales, dict[int, Any]]:

@@ -126,17 +126,17 @@ class RowsInForest(RowsInTree):
         return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
-        if not self._kept.n_numbers:
+        if not self._stored.n_numbers:
             super()._include(tasks, sums)
             return
-        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
+        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._stored.n_classes
         self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
     def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
         """Begin the search of nodes by random thresholds, given their sums by category."""
-        rules, root, targets = self._plan.rules, message.root, self._forest.added if self._kept.targets else None
+        rules, root, targets = self._plan.rules, message.root, self._forest.added if self._stored.targets else None
         self._message = message
-        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
+        self._limits, _ = self._stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
         self._category_search.find_bars(message, rules, sent, self._key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
@@ -220,7 +220,7 @@ class RowsInForest(RowsInTree):
 
     def _make_scratch(self) -> list[Scratch]:
         while len(self._scratch) < self.threads.n_threads:
-            self._scratch.append(make_scratch(1, 1, self._kept.n_numbers, n_sums=self._kept.n_sums))
+            self._scratch.append(make_scratch(1, 1, self._stored.n_numbers, n_sums=self._stored.n_sums))
         return self._scratch
 
     def _places_of_nodes(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -240,7 +240,7 @@ class RowsInForest(RowsInTree):
         for shard, some in enumerate(nodes):
             if shard in sent:
                 start, (counts, values, g, h) = self._start[some], sent[shard]
-                g = self._forest.added[g].reshape(-1) if self._kept.targets else g
+                g = self._forest.added[g].reshape(-1) if self._stored.targets else g
                 rows = self._rows.rows[places_of(start, self._stop[some] - start)]
                 sent[shard] = counts, values, g, h, self._forest.target[rows]
         return sent

@@ -17,7 +17,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.all_rows import Torn, in_blocks
+from dtrees.engine.rows.all_rows import SharedLosses, in_blocks
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.leaf_rows import LeafRows
@@ -98,12 +98,12 @@ class RowsInTree:
         self._seed = hashing.as_seed(plan.seed)
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
-        self._kept = StoredSums.of(plan)
-        self._width = self._kept.width(not target.unit_hessian)
+        self._stored = StoredSums.of(plan)
+        self._width = self._stored.width(not target.unit_hessian)
         self._sent_buffer, self.n_side_by_side = NumberBuffer(), 1
         self._begin()
-        self._flagged = FlaggedRows(columns, edges, zone_map, self._width, threads, self._kept)
-        self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
+        self._flagged = FlaggedRows(columns, edges, zone_map, self._width, threads, self._stored)
+        self._categories = CategoryRows(columns, edges.n_categories, threads, self._stored)
 
     def _begin(self) -> None:
         """Reset the state of the tree."""
@@ -169,10 +169,10 @@ class RowsInTree:
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
         own_zones = searcher_zone_map(edges)
-        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._buffers, self._kept)
+        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._buffers, self._stored)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
-        self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._kept)
+        self._category_search = CategorySearch(pool[places], places, n_categories, self.threads, self._stored)
 
     def slice_of(self, span: int) -> slice:
         """Return where the rows of a range are among the shard's rows."""
@@ -214,7 +214,7 @@ class RowsInTree:
         own = self._rows
         g, h, _, slope = add_up_sample(self.threads, own, n, own.g, own.h, in_order=True)
         self._start[0], self._stop[0] = 0, n
-        many = many_sums(self._kept, own, n, self._any_target.added)
+        many = many_sums(self._stored, own, n, self._any_target.added)
         sums = [g, h] if many is None else many
         return np.array([*sums, squares_of(self._plan.rules, own.g[:n])], np.int64), float(slope), self._sum(summed, shift)
 
@@ -359,13 +359,13 @@ class RowsInTree:
     def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
         """Grow nodes, whose rows all shards have sent, to their ends."""
         buffer, n_columns = self._sent_buffer, self._columns.n_columns
-        rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self.threads, self._kept
-        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, kept)
+        rules, seed, pool, threads, stored = self._plan.rules, self._seed, self._pool, self.threads, self._stored
+        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, stored)
         return s.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def finish(
         self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
-    ) -> tuple[s.BlockLosses, Torn] | None:
+    ) -> tuple[s.BlockLosses, SharedLosses] | None:
         """Add a tree to the predictions; return losses if ``score``. ``known`` has nodes of this shard and the leaves they stand for."""
         value = np.ascontiguousarray(tree.value[:, 0])
         self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))

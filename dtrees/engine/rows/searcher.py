@@ -45,7 +45,7 @@ from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
 
 
-class RowsSentOfOthers(RuntimeError):
+class RowsMismatch(RuntimeError):
     """The rows received from shards do not match their sums."""
 
 
@@ -67,9 +67,9 @@ class NumberBuffer:
 
     Examples
     --------
-    >>> kept = NumberBuffer()
-    >>> first = kept.take(3)
-    >>> first.shape, kept.take(2).base is first.base
+    >>> buffer = NumberBuffer()
+    >>> first = buffer.take(3)
+    >>> first.shape, buffer.take(2).base is first.base
     ((3,), True)
     """
 
@@ -149,7 +149,7 @@ class Searcher:
     buffers : list of NumberBuffer
         For the sums of the nodes searched last, and of those searched before. The latter buffer is free while other nodes are summed; sums
         written there must be sent before :meth:`find_bars`.
-    kept : StoredSums
+    stored : StoredSums
         Which sums are stored.
     """
 
@@ -163,9 +163,9 @@ class Searcher:
         width: int,
         threads: Threads,
         buffers: list[NumberBuffer],
-        kept: StoredSums,
+        stored: StoredSums,
     ) -> None:
-        self._kept, self._is_of_many = kept, kept.n_numbers > 0
+        self._stored, self._is_of_many = stored, stored.n_numbers > 0
         # In the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
@@ -182,7 +182,7 @@ class Searcher:
 
     def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._kept.n_numbers, n_sums=self._kept.n_sums))
+            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._stored.n_numbers, n_sums=self._stored.n_sums))
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
@@ -191,7 +191,7 @@ class Searcher:
         bars = np.full(n, -1.0)
         self._message = message
         if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, self._kept.limits(rules, root.sums, root.exponents, root.slope)[0]
+            self._limits_of, self._limits = tree, self._stored.limits(rules, root.sums, root.exponents, root.slope)[0]
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
@@ -251,7 +251,7 @@ class Searcher:
     @property
     def _width_picked(self) -> int:
         """The number of values that are sent with a distinct value, for classes and multi-output targets."""
-        return self._kept.width_picked(self._width > self._kept.n_numbers)
+        return self._stored.width_picked(self._width > self._stored.n_numbers)
 
     def _in_batches(self, tasks: NDArray[np.int64], most_rows: int) -> Wanted:
         """Return the requests in batches of limited size."""
@@ -318,7 +318,7 @@ class Searcher:
             ),
         )
         if failed[0]:
-            raise RowsSentOfOthers("shards summed other rows of a node in finer parts than before")
+            raise RowsMismatch("shards summed other rows of a node in finer parts than before")
         self._flags = flags._replace(parts=refined.parts)
         return self._wanted(refined.numbers, flags.requests[node, column], np.array([0, node.shape[0]]))
 
@@ -342,7 +342,7 @@ class Searcher:
                 ),
             )
             if failed[0]:
-                raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
+                raise RowsMismatch("shards sent other rows of a node than they had summed")
 
     def _runs(self, sent: list[Arrays]) -> ValueSums | ValueElements:
         """Return the rows of all shards, concatenated."""

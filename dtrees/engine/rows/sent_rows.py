@@ -39,7 +39,7 @@ def grow_sent(
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
     buffer: NumberBuffer,
-    kept: StoredSums,
+    stored: StoredSums,
 ) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes to their ends, given the rows of each shard: numbers of rows by node, values by column, g, h, and targets if multi-output.
 
@@ -58,7 +58,7 @@ def grow_sent(
     sent : list of tuple of ndarray
     buffer : NumberBuffer
         Memory for values and their codes.
-    kept : StoredSums
+    stored : StoredSums
         Which sums are stored. For classes, g has the class numbers; for multi-output targets, the summands, row by row.
     """
     # The rows arrive by shard, then by node, and are reordered by node.
@@ -78,7 +78,7 @@ def grow_sent(
     g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
     target = np.concatenate([one[4] for one in sent])[order] if len(sent[0]) > 4 else _NO_TARGET
     rows = None
-    if kept.targets:
+    if stored.targets:
         rows, g = g.reshape(n_rows, -1)[order], np.arange(n_rows)
     else:
         g = g[order]
@@ -87,7 +87,7 @@ def grow_sent(
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
     everything = np.arange(n_columns, dtype=np.int32)
-    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, root.noise, everything, rows)
+    limits, stops = stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, everything, rows)
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.first)
@@ -96,7 +96,7 @@ def grow_sent(
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    sizes = kept.n_numbers, _NO_LEVELS, bool(rules.categorical), kept.n_sums
+    sizes = stored.n_numbers, _NO_LEVELS, bool(rules.categorical), stored.n_sums
     runner.scratch_for(n_threads - 1, most_rows, bool(rules.categorical), lambda n, n_distinct: make_scratch(n, n_distinct, *sizes))
     in_block = 0  # blocks do not support sets of categories
     if not (rules.random_splits and rules.categorical):

@@ -9,7 +9,7 @@ found in its columns::
                 go to the searchers of columns, which add them up, exchange the best gains at zone edges, flag the parts that may hold a
                 better split, receive the rows in these, and find the best splits in their columns (:mod:`dtrees.engine.rows.levels`)
     level       send the best splits to all
-    apart       send the rows of small nodes, each node to the shard that grows it to its end
+    delegated   send the rows of small nodes, each node to the shard that grows it to its end
     subtrees    send the grown subtrees to all
 """
 
@@ -61,7 +61,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     steps = None
     if plan.loss.measures_leaves:
         steps = yield from leaf_quantiles(shards, rows, grown, output, leaves, cuts)
-    elif plan.steps_apart:
+    elif plan.separate_steps:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], leaves
@@ -113,12 +113,12 @@ class _Growth:
     """The nodes of the current tree."""
 
     def __init__(self, levels: Levels, tree: int, root: Root) -> None:
-        shards, rules, kept = levels.shards, levels.shards.plan.rules, StoredSums.of(levels.shards.plan)
+        shards, rules, stored = levels.shards, levels.shards.plan.rules, StoredSums.of(levels.shards.plan)
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        self._grower = RowsGrower(rules, kept.n_classes, rules.columns_per_tree, root, shards.sent_rows, kept.targets)
+        self._grower = RowsGrower(rules, stored.n_classes, rules.columns_per_tree, root, shards.sent_rows, stored.targets)
         self._path: dict[int, Any] = {0: hashing.ROOT}
-        self._cells_of_row = kept.cells_sent(rules)
-        self._apart: list[tuple[int, int]] = []  # places of nodes that a single shard has grown to their ends
+        self._cells_of_row = stored.cells_sent(rules)
+        self._delegated: list[tuple[int, int]] = []  # places of nodes that a single shard has grown to their ends
         self._sets = KnownSets()
         # For nodes with a split: the next value above each cut, and the words of sets of categories.
         self._above: dict[int, float] = {}
@@ -191,7 +191,7 @@ class _Growth:
         plan, exponents = self._shards.plan, self._root.exponents
         start, stop, _ = self._grower.places(np.arange(self._grower.n_nodes))
         known = {place: node for node, place in enumerate(zip(start.tolist(), stop.tolist(), strict=True))}
-        for place in self._apart:
+        for place in self._delegated:
             del known[place]
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
         tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
@@ -217,7 +217,7 @@ class _Growth:
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
         shards, nodes = self._shards, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
-        sent = yield shards.step("apart", self._levels.rows.send_rows(groups), senders)
+        sent = yield shards.step("delegated", self._levels.rows.send_rows(groups), senders)
         if not nodes.shape[0]:
             return None
         _, sums, depth = self._grower.about(nodes)
@@ -241,4 +241,4 @@ class _Growth:
                     subtree.records[name] = subtree.records[name].astype(np.int64) + by
                 self._sets.add(subtree.records, sets)
             self._grower.attach(nodes.tolist(), subtrees)
-            self._apart += zip(first, last, strict=True)
+            self._delegated += zip(first, last, strict=True)

@@ -115,7 +115,7 @@ def boost(
     def result(as_grown: bool = False) -> BoostingResult:
         """Return the result, with rounds weighted as after the last retained one, or unweighted for checkpoints."""
         train, validation, *outside = np.array(scores, np.float64).reshape(-1, 4).T
-        out_of_bag = np.stack(outside, axis=1)[: None if plan.tells_out_of_bag else 0]
+        out_of_bag = np.stack(outside, axis=1)[: None if plan.scores_undrawn else 0]
         final = rounds if as_grown or plan.dropout is None else _weighted(plan, rounds, evaluated)
         return BoostingResult(final, initial, train.copy(), validation[: None if decides else 0].copy(), out_of_bag, evaluated)
 

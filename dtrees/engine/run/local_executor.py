@@ -166,15 +166,15 @@ def grow_forest(
     def grow(number: int) -> Tree | None:
         if stopped.is_set():
             return None
-        slot = free.pop()  # list.pop and append are atomic
+        index = free.pop()  # list.pop and append are atomic
         try:
-            tree = alone(shard.grow_of_forest(number, slot))
+            tree = alone(shard.grow_of_forest(number, index))
             shard.close_tree(number)
         except BaseException:
             stopped.set()
             raise
         finally:
-            free.append(slot)
+            free.append(index)
         with lock:
             finished[number] = tree
             if callback is not None and callback(Progress(len(finished), n_trees, time.perf_counter() - began)):

@@ -64,15 +64,15 @@ class _Placed(NamedTuple):
         some = stop > start
         alone = inner & (some[left] != some[right])
         holder = _followed(np.where(alone, np.where(some[left], left, right), numbers))
-        kept = np.flatnonzero(some & ~alone)
+        dividing = np.flatnonzero(some & ~alone)
         at = np.full(n, -1)
-        at[kept] = np.arange(kept.shape[0])
+        at[dividing] = np.arange(dividing.shape[0])
         at = np.where(some, at[holder], -1)
-        records = np.zeros(kept.shape[0], NODE)
-        records["column"] = np.where(inner[kept], 0, -1)
+        records = np.zeros(dividing.shape[0], NODE)
+        records["column"] = np.where(inner[dividing], 0, -1)
         for name, values in (("left", np.where(inner, at[left], -1)), ("right", np.where(inner, at[right], -1)), ("start", start)):
-            records[name] = values[kept]
-        records["stop"] = records["in_stop"] = stop[kept]
+            records[name] = values[dividing]
+        records["stop"] = records["in_stop"] = stop[dividing]
         return cls(rows[np.argsort(leaf, kind="stable")].astype(np.uint32), records, at)
 
     def sums(self, amounts: Iterator[NDArray[np.int64]]) -> NDArray[np.int64]:

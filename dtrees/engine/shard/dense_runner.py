@@ -117,7 +117,7 @@ class SubtreeRunner(Runner):
         self._budget = assignment.context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
-            threads.apart(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
+            threads.run_interruptibly(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
         elif n_threads == 1:
             kernel(self._columns, work_pool, tasks[0])
         else:

@@ -89,7 +89,7 @@ class ShardsFit:
 
     def replay_tree(self, tree: Tree, place: int) -> None:
         """Add the values of a finished tree, given its place in its round, to the predictions."""
-        self._say(m.Replay, tree, place)
+        self._send_all(m.Replay, tree, place)
 
     def grow_trees(self, first: int, last: int) -> list[Tree]:
         """Grow the trees ``first`` to ``last - 1`` of a forest side by side."""
@@ -97,7 +97,7 @@ class ShardsFit:
 
     def add_votes(self, first: int, trees: Sequence[Tree]) -> None:
         """Have shards add the out-of-bag predictions of finished trees of a forest, from number ``first`` on, to their sums."""
-        self._say(m.AddVotes, first, trees)
+        self._send_all(m.AddVotes, first, trees)
 
     def _grow(self, kind: type[Message], *arguments: Any) -> list[m.Grown]:
         """Have all shards grow trees; return their replies.
@@ -106,12 +106,12 @@ class ShardsFit:
         ------
         ShardsDisagree
         """
-        grown = self._say(kind, *arguments)
+        grown = self._send_all(kind, *arguments)
         if any(one.checksum != grown[0].checksum for one in grown):
             raise m.ShardsDisagree(f"shards have each grown other trees than the others for {kind.__name__}{arguments}")
         return grown
 
-    def _say(self, kind: type[Message], *arguments: Any) -> list[Any]:
+    def _send_all(self, kind: type[Message], *arguments: Any) -> list[Any]:
         """Send the same message to every shard; return the replies."""
         return self._send([kind(self._fit, self._epoch, *arguments)] * self._executor.n_shards)
 
@@ -122,11 +122,11 @@ class ShardsFit:
 
 
 class ColumnsFit(ShardsFit):
-    """A fit over shards of columns; see :class:`ShardsFit`. ``n_slots`` is the largest number of trees of a forest to grow at once."""
+    """A fit over shards of columns; see :class:`ShardsFit`. ``n_side_by_side`` limits the trees of a forest in growth."""
 
-    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_slots: int = 0) -> None:
+    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
         super().__init__(executor, plan)
-        self._n_slots = n_slots
+        self._n_side_by_side = n_side_by_side
 
     def open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Open the fit; return the initial raw prediction of boosting, by default as the loss chooses, shape (K,)."""
@@ -145,7 +145,7 @@ class ColumnsFit(ShardsFit):
         return self._open(self._given, least, most).n_finished
 
     def _open(self, initial: NDArray[np.float64] | None, least: int, most: int) -> m.Opened:
-        n, about = self._executor.n_shards, (self._plan, initial, self._n_slots, least, most)
+        n, about = self._executor.n_shards, (self._plan, initial, self._n_side_by_side, least, most)
         opened: list[m.Opened] = self._send([m.Open(self._fit, self._epoch, shard, n, *about) for shard in range(n)])
         return opened[0]
 

@@ -73,7 +73,7 @@ class NodeTable:
         self.path[left] = child_paths(path, np.zeros(n, np.int64))
         self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
 
-    def apart(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
+    def extract(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
         """Return a separate table of some nodes, whose rows follow each other there, and the shift of each node's places.
 
         Node 0 of that table has the rows of all these nodes, which come after it.

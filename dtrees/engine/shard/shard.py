@@ -4,7 +4,7 @@ It answers the messages of a fit, one at a time, and does nothing on its own. A 
 shards exchange their results (:mod:`dtrees.engine.shard.tree`). In this process, one shard has all columns and takes no steps; on a
 cluster, each worker has a shard with some of the columns.
 
-Trees may grow side by side, each in a *slot*, over the same columns and target, each with its own row partition and nodes. They take turns
+Trees may grow side by side, with an index each, over the same columns and target, each with its own row partition and nodes. They take turns
 in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step; with
 fewer trees than threads, each gets several threads.
 
@@ -116,7 +116,7 @@ class Shard(FitShard):
     target : ForestTarget or BoostingTarget
         The values on which the trees of the current fit are split.
     trees : list of TreeState
-        The trees in growth, by slot.
+        The trees that grow side by side, by index.
     shards : Shards
         The properties of all shards in the current fit.
     """
@@ -150,8 +150,8 @@ class Shard(FitShard):
     def _make_trees(self, n_whole: int) -> None:
         """Allocate the trees and workspaces of a fit."""
         self._end_threads()
-        columns, n_slots = self._columns.columns, self.shards.n_slots
-        turns, n_trees = bool(n_slots), n_slots or n_whole
+        columns, n_side_by_side = self._columns.columns, self.shards.n_side_by_side
+        turns, n_trees = bool(n_side_by_side), n_side_by_side or n_whole
         # The zone sums of one tree take as much memory as everything else of many trees.
         fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
@@ -215,7 +215,7 @@ class Shard(FitShard):
         standing = self._n_finished if self._begin_epoch(fit, epoch) else -1
         n_rows, n_columns = self._table[0].shape[0], self._columns.n_columns_total
         owner = np.zeros(n_columns, np.int64)
-        shards = Shards(message.plan, fit, epoch, own, message.n_shards, n_rows, n_columns, owner, n_slots=message.n_slots)
+        shards = Shards(message.plan, fit, epoch, own, message.n_shards, n_rows, n_columns, owner, n_side_by_side=message.n_side_by_side)
         replies = yield from shards.gather("standing", (standing, self._columns.ids))
         for shard, (_, ids) in enumerate(replies):
             owner[ids] = shard
@@ -267,9 +267,9 @@ class Shard(FitShard):
         self._n_finished += 1
         return grown.tree
 
-    def grow_of_forest(self, number: int, slot: int) -> Steps[Tree]:
+    def grow_of_forest(self, number: int, index: int) -> Steps[Tree]:
         """Grow a tree of a forest, and store its out-of-bag predictions until it is closed."""
-        shards, rows = self.shards, self.trees[slot]
+        shards, rows = self.shards, self.trees[index]
         grown = grow_alone(shards, rows, number) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
         if cast(ForestPlan, shards.plan).out_of_bag:
             leaf, _, in_stop, stop = places_of_leaves(grown.records)
@@ -292,20 +292,20 @@ class Shard(FitShard):
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
         """Grow trees of a forest side by side, together with all other shards."""
         self._closings = {}
-        programs = {slot: self._by_turns(slot, self.grow_of_forest(number, slot)) for slot, number in enumerate(range(first, last))}
+        programs = {index: self._by_turns(index, self.grow_of_forest(number, index)) for index, number in enumerate(range(first, last))}
         trees: list[Tree] = yield from side_by_side(programs, share=self._share)
         return trees
 
     def _share(self, function: Any, slots: Sequence[int]) -> None:
         self._threads.map(function, slots, most=len(self._free))
 
-    def _by_turns(self, slot: int, program: Steps[Tree]) -> Steps[Tree]:
+    def _by_turns(self, index: int, program: Steps[Tree]) -> Steps[Tree]:
         """Take the steps of a tree, each with a workspace that no other tree uses meanwhile."""
         sent = None
         while True:
             workspace = self._free.pop()  # list.pop and append are atomic
             workspace.runner.forget_nodes()  # possibly of another tree
-            self.trees[slot].workspace = workspace
+            self.trees[index].workspace = workspace
             try:
                 step = program.send(sent)
             except StopIteration as end:
@@ -318,5 +318,5 @@ class Shard(FitShard):
         """Close trees: those grown last, or, after all shards were lost, trees that are grown again."""
         for number in range(first, last):
             if number not in self._closings:
-                yield from self._grow_trees(number, min(number + self.shards.n_slots, last))
+                yield from self._grow_trees(number, min(number + self.shards.n_side_by_side, last))
             self.close_tree(number)

@@ -80,15 +80,15 @@ class SparseRunner(Runner):
         self._scratch_up_to(wanted - 1, 0)
         buffers = self._buffers_for(wanted, context)
         tasks = [self._task(context, roots, thread, buffer) for thread, buffer in enumerate(buffers)]
-        apart = assignment.is_interruptible
+        interruptible = assignment.is_interruptible
         self._budget = context.budget
         grown: list[Nodes] = []
         for place, path, sums, origin in zip(roots.places, roots.paths, roots.sums, roots.origins, strict=True):
             root = _Node(*place, path, sums, origin)
             if wanted > 1:
                 grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
-            elif apart:
-                threads.apart(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
+            elif interruptible:
+                threads.run_interruptibly(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
             else:
                 grown.append(grow_alone(self._table, tasks[0], root))
         self._end()

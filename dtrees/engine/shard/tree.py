@@ -37,7 +37,7 @@ from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.shard.grower import Grower, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
-from dtrees.engine.shard.tree_state import GrownApart, TreeState
+from dtrees.engine.shard.tree_state import DelegatedNodes, TreeState
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import merge_rows
 from dtrees.split.node.records import Nodes
@@ -138,7 +138,7 @@ def rows_to_delegate(shards: Shards) -> int:
 
 
 def _rows_at_once(shards: Shards) -> int:
-    return SHARED_CELLS // max(1, shards.n_slots) // shards.plan.rules.columns_per_tree
+    return SHARED_CELLS // max(1, shards.n_side_by_side) // shards.plan.rules.columns_per_tree
 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
@@ -208,17 +208,17 @@ class _Growth:
             shard[order] = (number + np.arange(nodes.shape[0])) % shards.n_shards
         taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(shards))
         for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
-            yield from self._grow_apart([nodes[batch[shard[batch] == i]] for i in shards.everyone])
+            yield from self._grow_delegated([nodes[batch[shard[batch] == i]] for i in shards.everyone])
         order = np.argsort(start)
         self._start, self._stop, self._shard = start[order], stop[order], shard[order]
 
-    def _grow_apart(self, groups: list[NDArray[np.int64]]) -> Steps[None]:
+    def _grow_delegated(self, groups: list[NDArray[np.int64]]) -> Steps[None]:
         """Have each shard grow some nodes to their ends."""
         shards, rows, mine = self._shards, self._rows, groups[self._shards.shard]
         others = [i for i in shards.everyone if i != shards.shard]
         shared = {i: cast(Arrays, (rows.share_rows(groups[i]),)) for i in others if groups[i].shape[0]}
         sent = yield shards.step("shared", shared, others if mine.shape[0] else ())
-        own = rows.grow_apart(mine, [one for (one,) in sent]) if mine.shape[0] else GrownApart([], [], [])
+        own = rows.grow_delegated(mine, [one for (one,) in sent]) if mine.shape[0] else DelegatedNodes([], [], [])
         for group, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
             subtrees = [packed.unpacked() for packed in grown.subtrees]
             self._grower.attach(group.tolist(), subtrees)
@@ -227,7 +227,7 @@ class _Growth:
                 if outside.shape[0]:
                     self.outside.append((subtree.records, outside))
 
-    def who_knows(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+    def growers_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
         """Return the shard that grew the subtree of each leaf, ``otherwise`` for leaves that all shards know."""
         if not self._start.shape[0]:
             return np.full(start.shape[0], otherwise)
@@ -284,7 +284,7 @@ def _measure(
         return (yield from shards.of_one("leaves", one, lambda: rows.measure_steps(output, start, in_stop)))
     if shards.n_shards == 1 or growth is None:
         return rows.measure_leaves(start, in_stop)
-    knows, n_values = growth.who_knows(start, one), plan.n_values
+    knows, n_values = growth.growers_of(start, one), plan.n_values
     mine = knows == shards.shard
     replies = yield from shards.gather("leaves", rows.measure_leaves(start[mine], in_stop[mine]))
     mean, spread = np.empty((start.shape[0], n_values)), np.empty(start.shape[0])

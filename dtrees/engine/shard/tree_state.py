@@ -70,7 +70,7 @@ class SharedRows(NamedTuple):
     columns: Columns
 
 
-class GrownApart(NamedTuple):
+class DelegatedNodes(NamedTuple):
     """Subtrees; for each, its rows out of sample, leaf by leaf (only if they are needed), and its sets of categories."""
 
     subtrees: list[PackedNodes]
@@ -79,7 +79,7 @@ class GrownApart(NamedTuple):
 
 
 class TreeState:
-    """The rows and nodes of the current tree of a slot, with the operations on them. The object is reused for each tree.
+    """The rows and nodes of a tree in growth, with the operations on them. The object is reused for each tree.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class TreeState:
         self._labels = labels
         self.take_columns(shard_columns, sums_zones)
         self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
-        self._kept = StoredSums.of(plan)
+        self._stored = StoredSums.of(plan)
         self._targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
@@ -173,7 +173,7 @@ class TreeState:
         if self._levels.shape[0]:
             self.workspace.runner.forget()  # it refers to the levels, which depend on the redrawn weights
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
-        many = None if self._levels.shape[0] else many_sums(self._kept, self.rows, n_in, self._targets)
+        many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self._targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, noise)
@@ -360,14 +360,14 @@ class TreeState:
         assert isinstance(columns, Columns), "shards of one table are dense"
         return SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 
-    def grow_apart(self, nodes: NDArray[np.int64], shared: list[SharedRows]) -> GrownApart:
+    def grow_delegated(self, nodes: NDArray[np.int64], shared: list[SharedRows]) -> DelegatedNodes:
         """Grow nodes to their ends in a separate table of their rows, with the columns that all other shards have sent.
 
         Afterwards, the rows are at their places in the subtrees.
         """
         places = self._places_of(nodes)
         rows = self.rows.rows[places]
-        one, moved = self._apart(nodes, places, shared)
+        one, moved = self._extract(nodes, places, shared)
         grown = one.grow(np.arange(1, nodes.shape[0] + 1), origins(nodes.shape[0]))
         self.rows.rows[places], self.rows.g[places] = rows[one.rows.rows], one.rows.g
         if self.rows.h.shape[0]:
@@ -382,9 +382,11 @@ class TreeState:
             if self.target.keeps_out_of_sample:
                 _, _, in_stop, stop = places_of_leaves(records)
                 outside[i] = self.rows.rows[places_of(in_stop, stop - in_stop)]
-        return GrownApart([PackedNodes.of(subtree) for subtree in grown], outside, sets)
+        return DelegatedNodes([PackedNodes.of(subtree) for subtree in grown], outside, sets)
 
-    def _apart(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> tuple[TreeState, NDArray[np.int64]]:
+    def _extract(
+        self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]
+    ) -> tuple[TreeState, NDArray[np.int64]]:
         """Return a tree of the rows of some nodes, in all columns, and the shift of each node's places in it."""
         rows = self.rows.rows[places]
         n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
@@ -400,7 +402,7 @@ class TreeState:
         h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
         one.rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
-        one.nodes, moved = self.nodes.apart(nodes)
+        one.nodes, moved = self.nodes.extract(nodes)
         one.workspace = Workspace(self.workspace.threads, SubtreeRunner(assembled))
         one._search.open(one.workspace, one._pool, one.nodes, one._levels, one.rows, Sizes(0), inherit=False)
         return one, moved

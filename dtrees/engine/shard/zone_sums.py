@@ -67,7 +67,7 @@ class ZoneSums:
         self._flagged = np.zeros(2, np.int64)
         n_rows, (k, capacity) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
         self._known = np.full((2, k if n_rows else 0, capacity + 1), -1)
-        self._kept = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
+        self._stored_rows = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
         self._most_grain = FOLD - 1
 
     def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
@@ -115,7 +115,7 @@ class ZoneSums:
         fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
         return Sums(
             self._slots, self._grains, self._scales, self._first_scale, self._starts, self._shifts, self._width, most_grain, fine_rows,
-            self._flagged, _NO_PLACES, self._sides, self._known, self._kept,
+            self._flagged, _NO_PLACES, self._sides, self._known, self._stored_rows,
         )  # fmt: skip
 
     def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None, most_splits: int = 0) -> SumSlots:

@@ -30,7 +30,7 @@ from dtrees.ensemble.compat import (
     DocumentationLink,
     checked_fit,
     parameter_names,
-    stand_in_for_sklearns,
+    register_with_sklearn,
     with_callbacks,
     with_known_names,
 )
@@ -176,7 +176,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         super().__setstate__(state)
         self.__dict__.update(self.__dict__.pop(_SENT_TIMES, {}))
         if self.__sklearn_is_fitted__():
-            stand_in_for_sklearns(type(self))
+            register_with_sklearn(type(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
@@ -360,20 +360,20 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         Values are divided by ``scale``. The estimators are cached.
         """
         check_is_fitted(self)
-        kept = self.__dict__.get("_members")
-        if kept is None or kept[0] != scale:
+        cached = self.__dict__.get("_members")
+        if cached is None or cached[0] != scale:
             grown_by = self.__dict__.get("_grown_by") or ((self._trees.n_rounds, resolved(self)),)
             by_round = [self._of_member(kind, given) for n_rounds, given in grown_by for _ in range(n_rounds * self._trees.n_parallel)]
             scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
-            kept = (
+            cached = (
                 scale,
                 [
                     [self._single_tree(kind, own, classes, scaled(tree)) for own, tree in zip(by_round, group, strict=True)]
                     for group in self._trees.groups
                 ],
             )
-            self.__dict__["_members"] = kept
-        members: list[list[Any]] = kept[1]
+            self.__dict__["_members"] = cached
+        members: list[list[Any]] = cached[1]
         return members
 
     def _of_member(self, kind: type[TreeEstimator], given: dict[str, Any]) -> dict[str, Any]:
@@ -389,11 +389,11 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     def _note_parameters(self, before: AdditiveTrees | None, grown_by: GrownBy) -> None:
         """Record the parameters of the rounds grown by the fit that has just ended, in addition to those of earlier rounds."""
         there = 0 if before is None or not self.warm_start else before.n_rounds
-        kept = grown_by if sum(n for n, _ in grown_by) == there else ((there, resolved(self)),)
-        self._grown_by = (*(kept if there else ()), (self._trees.n_rounds - there, resolved(self)))
+        previous = grown_by if sum(n for n, _ in grown_by) == there else ((there, resolved(self)),)
+        self._grown_by = (*(previous if there else ()), (self._trees.n_rounds - there, resolved(self)))
 
     def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: Any, tree: Tree) -> Any:
-        stand_in_for_sklearns(kind)
+        register_with_sklearn(kind)
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
@@ -486,7 +486,7 @@ def all_or_nothing(fit: F) -> F:
                 fitted = copy_of(self)
                 fit(fitted, X, y, sample_weight, **options)
         own = set(parameter_names(type(self)))
-        stand_in_for_sklearns(type(self))
+        register_with_sklearn(type(self))
         if isinstance(self, TreeEstimator) and hasattr(self, "warm_start"):
             fitted._note_parameters(self.__dict__.get("_trees"), self.__dict__.get("_grown_by", ()))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}

@@ -23,13 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Dropout, Rules, Stalling, Stopping
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
-from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grown_or_kept, split_callbacks, with_monitor
+from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grow_interruptibly, split_callbacks, with_monitor
 from dtrees.ensemble.compat import sklearn_metric
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
-from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
+from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, STARTS, ZERO, StartingPoints
 from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
 from dtrees.ensemble.input import rules
@@ -312,7 +312,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         previous = self._trees.rounds if keep else []
         plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
         grow = partial(backend.boost, table, plan, previous, initial, callback)
-        result = grown_or_kept(partial(self._timed, grow), callbacks, len(previous))
+        result = grow_interruptibly(partial(self._timed, grow), callbacks, len(previous))
         self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
         self._take_over(result, plan, keep=keep)
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
@@ -323,10 +323,10 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
                 "a gain as min_impurity_decrease and min_split_gain do"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
-        self._keep_more(backend, table, X, base_margin)
+        self._set_loss_attributes(backend, table, X, base_margin)
         return self
 
-    def _keep_more(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
+    def _set_loss_attributes(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
         """Set further attributes of a loss that depend on the fitted rows, after the trees are grown."""
 
     def _stopping_by_validation(self, stopping: Stopping | None, scorer: Any, n_metrics: int) -> Stopping:
@@ -390,7 +390,9 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             raise ValueError(f"base_margin is given, and init is {self.init!r}; wants one of them, as both say what trees start from")
         starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR
         if keep and starts != self._starts:
-            raise ValueError(f"warm_start=True keeps trees that started from {SAID[self._starts]}, not from {SAID[starts]}; pass the same")
+            raise ValueError(
+                f"warm_start=True keeps trees that started from {STARTS[self._starts]}, not from {STARTS[starts]}; pass the same"
+            )
         return asked, scorer
 
     def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:

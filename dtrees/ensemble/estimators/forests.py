@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.callbacks import Monitor, called_together, grown_or_kept, with_monitor
+from dtrees.ensemble.callbacks import Monitor, called_together, grow_interruptibly, with_monitor
 from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
@@ -272,7 +272,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
             plan = self._plan(table, keep)
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
             grow = partial(backend.grow_forest, table, plan, len(trees), self.n_estimators, callback)
-            result = grown_or_kept(partial(self._timed, grow), callbacks)
+            result = grow_interruptibly(partial(self._timed, grow), callbacks)
             self._n_grown = len(result.trees) if checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))

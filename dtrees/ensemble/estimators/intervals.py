@@ -214,7 +214,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
             drawn if any(plan.n_draws is not None for plan, _, _ in self._batches) else drawn[:1],
         )
 
-    def _kept(self) -> LeafTargets:
+    def _stored_targets(self) -> LeafTargets:
         """Return the stored targets of leaves."""
         self._check_fitted()
         if not hasattr(self, "_leaf_targets"):
@@ -226,8 +226,8 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
 
     def _ask(self, X: Any, q: tuple[float, ...], shape: tuple[int, ...], output: Output, *steps: Step) -> Any:
         """Predict quantiles of each target, and reshape them for each row before applying steps."""
-        kept, find = self._kept(), FindLeaves(self._schema, self._trees, self.n_jobs)
-        return self._check_columns(X).predict(X, PredictQuantiles(find, kept, q, shape, steps), output)
+        stored, find = self._stored_targets(), FindLeaves(self._schema, self._trees, self.n_jobs)
+        return self._check_columns(X).predict(X, PredictQuantiles(find, stored, q, shape, steps), output)
 
     def predict_quantiles(self, X: Any, q: Any) -> Any:
         """Predict quantiles of the target by a quantile regression forest [1]_.
@@ -325,29 +325,29 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
         >>> bool(0.87 < np.mean((low <= y[1000:]) & (y[1000:] <= high)) < 0.93)
         True
         """
-        kept = self._kept()
+        stored = self._stored_targets()
         if self._n_targets > 1:
             raise ValueError(f"the forest has {self._n_targets} targets; intervals are of one, so fit a forest for each")
-        if np.all(kept.weight):
+        if np.all(stored.weight):
             raise ValueError("intervals are calibrated on rows that trees left out, and these were grown on all; fit with bootstrap=True")
         check_coverage(coverage)
         ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
-        if coverage not in kept.scores:
-            found = kept.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
+        if coverage not in stored.scores:
+            found = stored.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
             scored = ~np.isnan(found[:, 0])  # rows that at least one tree did not draw
-            kept.scores[coverage] = conformity_scores(kept.target[scored, 0], found[scored])
-        return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(kept.scores[coverage], coverage)))
+            stored.scores[coverage] = conformity_scores(stored.target[scored, 0], found[scored])
+        return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(stored.scores[coverage], coverage)))
 
     def _take_rounds(self, rounds: range) -> None:
-        kept = self.__dict__.get("_leaf_targets")
+        stored = self.__dict__.get("_leaf_targets")
         super()._take_rounds(rounds)  # type: ignore[misc]
-        if kept is not None:
-            self._leaf_targets = kept.of_trees(rounds)
+        if stored is not None:
+            self._leaf_targets = stored.of_trees(rounds)
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         metadata, arrays = super()._to_state(mappable)
-        kept = self.__dict__.get("_leaf_targets")
-        return metadata, arrays if kept is None else arrays | {f"{_PREFIX}{name}": array for name, array in kept.__getstate__().items()}
+        stored = self.__dict__.get("_leaf_targets")
+        return metadata, arrays if stored is None else arrays | {f"{_PREFIX}{name}": array for name, array in stored.__getstate__().items()}
 
     def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
         super()._restore_trees(arrays)

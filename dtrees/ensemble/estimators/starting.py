@@ -27,7 +27,7 @@ from dtrees.ensemble.prediction import Predict, Step, by_target
 #: The initial prediction of a fitted model: chosen by the loss, zero, from an estimator, or from scores given for each row.
 BY_LOSS, ZERO, BY_ESTIMATOR, BY_MARGIN = "loss", "zero", "init", "base_margin"
 #: Their descriptions.
-SAID = {BY_LOSS: "what the loss chooses", ZERO: "zero", BY_ESTIMATOR: "an estimator (init)", BY_MARGIN: "base_margin"}
+STARTS = {BY_LOSS: "what the loss chooses", ZERO: "zero", BY_ESTIMATOR: "an estimator (init)", BY_MARGIN: "base_margin"}
 
 
 def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "base_margin") -> NDArray[np.float64]:
@@ -136,9 +136,9 @@ def fit_init(init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held
             )
         options["sample_weight"] = weight
     if held_out is not None:
-        kept = np.flatnonzero(~held_out)
-        X, y = safe_indexing(X, kept), safe_indexing(y, kept)
-        options = {name: values[kept] for name, values in options.items()}
+        fitted_rows = np.flatnonzero(~held_out)
+        X, y = safe_indexing(X, fitted_rows), safe_indexing(y, fitted_rows)
+        options = {name: values[fitted_rows] for name, values in options.items()}
     fitted = clone(init).fit(X, y, **options)
     learnt, wanted = by_target(getattr(fitted, "classes_", None)), by_target(classes)
     if classes is not None and not (len(learnt) == len(wanted) and all(map(np.array_equal, learnt, wanted))):

@@ -33,7 +33,7 @@ class Surviving(Boosting):
     event_times_: NDArray[np.float64]
     cumulative_baseline_hazard_: NDArray[np.float64]
 
-    def _keep_more(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
+    def _set_loss_attributes(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
         """Set the baseline hazard, for which the rows are predicted again."""
         self._forget("event_times_", "cumulative_baseline_hazard_")
         if self._loss_name == COX:

@@ -142,10 +142,10 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
 def resolved(estimator: Any) -> dict[str, Any]:
     """Return the parameters of a fitted estimator, with "auto" replaced by resolved values."""
-    return {name: came_to(estimator, name) for name in parameter_names(type(estimator))}
+    return {name: resolved_value(estimator, name) for name in parameter_names(type(estimator))}
 
 
-def came_to(estimator: Any, name: str) -> Any:
+def resolved_value(estimator: Any, name: str) -> Any:
     """Return a parameter of an estimator or, if it is "auto", its resolved value."""
     value = getattr(estimator, name)
     return getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value

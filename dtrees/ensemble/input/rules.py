@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.ensemble.input.by_size import came_to, is_auto
+from dtrees.ensemble.input.by_size import is_auto, resolved_value
 from dtrees.ensemble.input.named_columns import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
@@ -176,7 +176,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * estimator.n_features_in_))
     by_node = not is_auto(estimator.max_features)
-    max_features = resolve_max_features(came_to(estimator, "max_features"), columns_per_tree)
+    max_features = resolve_max_features(resolved_value(estimator, "max_features"), columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
     if bylevel < 1.0:
         if by_node and max_features < columns_per_tree:
@@ -191,8 +191,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     criterion = CRITERION_ALIASES.get(criterion, criterion)
     chance, fewest = _rare_categories(estimator, criterion, n_rows, n_categories, by_gain=not (random_splits or several))
-    min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
-    max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
+    min_samples_leaf = _count(resolved_value(estimator, "min_samples_leaf"), n_rows)
+    max_depth, max_leaf_nodes = resolved_value(estimator, "max_depth"), resolved_value(estimator, "max_leaf_nodes")
     monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
         criterion=criterion,

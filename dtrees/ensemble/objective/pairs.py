@@ -60,12 +60,12 @@ def rank_gradients(order, start, gain, scale, discount, raw, truncation, g, h):
                     continue
                 if gain[better] < gain[worse]:
                     better, worse = worse, better
-                apart = raw[better] - raw[worse]
+                difference = raw[better] - raw[worse]
                 change = (gain[better] - gain[worse]) * (discount[i] - discount[j]) * scale[q]
                 if varies:
-                    change /= 0.01 + abs(apart)
-                e = exponential(-abs(apart))
-                p = (e if apart > 0.0 else 1.0) / (1.0 + e)  # probability of the wrong order
+                    change /= 0.01 + abs(difference)
+                e = exponential(-abs(difference))
+                p = (e if difference > 0.0 else 1.0) / (1.0 + e)  # probability of the wrong order
                 slope, curvature = change * p, change * e / ((1.0 + e) * (1.0 + e))
                 g[better] -= slope
                 g[worse] += slope

@@ -115,7 +115,7 @@ def test_what_is_sent_for_random_thresholds_grows_with_nodes_and_columns_not_wit
         problem.grow_on(executor, 1)
         assert {"ends", "sides"} < executor.sizes.keys()
         assert executor.sizes["sums"] <= 2 * 16  # for all rows together, or the division of two nodes
-        assert not {"bars", "flags", "picked", "apart"} & executor.sizes.keys()
+        assert not {"bars", "flags", "picked", "delegated"} & executor.sizes.keys()
         assert executor.sizes["ends"] <= 2 * (7 * 17 + 17)
         assert executor.sizes["sides"] <= 2 * 4 * 24
 
@@ -287,7 +287,7 @@ def test_programs_that_send_much_wait_for_one_another() -> None:
         for _ in range(2):
             yield Turn(n_cells)
             sending.append(n_cells)
-            yield Step("fit", 0, 0, "apart", {0: Payload("fit", 0, 0, "apart", 0, (np.array([n_cells]),))}, (0,))
+            yield Step("fit", 0, 0, "delegated", {0: Payload("fit", 0, 0, "delegated", 0, (np.array([n_cells]),))}, (0,))
 
     def at_a_time(most_cells: int) -> list[list[int]]:
         shard, found = side_by_side({i: program(n) for i, n in enumerate([9, 3, 0, 4])}, most_cells), []

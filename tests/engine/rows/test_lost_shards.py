@@ -29,7 +29,7 @@ CASES: dict[str, Case] = {
 ONCE_IN_BOOSTING = ["Introduce", "Open", "Replay", "GrowTree", "targets", "before targets", "held out"]
 IN_BOOSTING = [
     "derived", "level", "subtrees", "before derived", "before level", "before subtrees", "sums",
-    "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart", "losses",
+    "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "delegated", "before delegated", "losses",
     "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags", "before finer sums of batch 1",
     "picked of batch 1", "before picked of batch 2",
 ]  # fmt: skip
@@ -37,10 +37,10 @@ BY_ORDER = ["quantiles", "weights of leaves", "deviations", "counts", "bins", "r
 ONCE_IN_FORESTS = ["Introduce", "Open", "GrowTrees", "AddVotes", "CountVotes"]
 IN_FORESTS = [
     "drawn", "level", "subtrees", "means", "targets", "before targets", "held out", "sums", "before sums", "bars",
-    "flags", "picked", "apart", "before apart", "leaves", "before leaves",
+    "flags", "picked", "delegated", "before delegated", "leaves", "before leaves",
 ]  # fmt: skip
 AT_RANDOM = ["drawn", "level", "means", "ends", "before ends", "sides", "before sides"]
-OF_TARGETS = ["Open", "drawn", "level", "means", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"]
+OF_TARGETS = ["Open", "drawn", "level", "means", "held out", "bars", "picked", "picked of batch 1", "delegated", "leaves"]
 
 
 def lost(case: str, places: list[str], *nth: int | tuple[int, int]) -> list[Any]:

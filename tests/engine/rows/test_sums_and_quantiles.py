@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.exchange import Shards
 from dtrees.engine.rows import quantiles as by_order
-from dtrees.engine.rows.packed import PackedWrongly, SumsToSend, add_up, pack
+from dtrees.engine.rows.packed import PackedSumsMismatch, SumsToSend, add_up, pack
 from dtrees.engine.rows.searcher import make_sums
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.objective.kernels import residual_quantile
@@ -63,10 +63,10 @@ def test_sums_of_nodes(n_shards: int, width: int, n_threads: int) -> None:
 
 def test_sums_of_other_nodes_are_refused() -> None:
     packed = pack(np.arange(12), 2, np.array([0, 4, 12]))
-    with pytest.raises(PackedWrongly, match="other nodes"):
+    with pytest.raises(PackedSumsMismatch, match="other nodes"):
         add_up([packed], np.zeros(12, np.int64), np.array([0, 6]), np.array([6, 6]))
     packed[16 * 4] = 60  # of the first block
-    with pytest.raises(PackedWrongly, match="not of the numbers"):
+    with pytest.raises(PackedSumsMismatch, match="not of the numbers"):
         add_up([packed])
 
 

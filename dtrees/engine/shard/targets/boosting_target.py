@@ -98,10 +98,10 @@ class BoostingTarget:
         self._opened = self.raw.copy() if self._per_round > 1 else self.raw
         self._drawn_for = self._loss_of = -1
         self._loss: Loss = plan.loss  # of the round
-        self._takes_all_rows, self._steps_apart = plan.loss.takes_all_rows, plan.steps_apart
+        self._takes_all_rows, self._separate_steps = plan.loss.takes_all_rows, plan.separate_steps
         # Reused for all trees, as memory that is already in use causes no page faults.
         self.unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order) and not plan.draws_by_gradient
-        self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if self.unit_hessian else n), np.empty(n if self._steps_apart else 0)
+        self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if self.unit_hessian else n), np.empty(n if self._separate_steps else 0)
         self._fixed = self.g.view(np.int64), self.h.view(np.int64)
         n_drawn = n if plan.draws_by_gradient else 0
         self._bins, self._factors = np.empty(n_drawn, np.uint16), np.empty(n_drawn)
@@ -189,15 +189,15 @@ class BoostingTarget:
         if found is not None:
             self.draw_by_gradient(first, found)
         self.derive(output)
-        apart, (a, b) = self._steps_apart, self._fixed
-        if not apart and a.shape[0] <= ADDITION_ROWS:
+        separate, (a, b) = self._separate_steps, self._fixed
+        if not separate and a.shape[0] <= ADDITION_ROWS:
             exponents, totals = fix_and_add_up(self.g, self.h, *self._most_bits, a, b)
             return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
         exponents = min(exponent_for(self.g), self._most_bits[0]), min(exponent_for(self.h), self._most_bits[1])
         self.fix(exponents)
-        if apart:
+        if separate:
             self.fix_steps(exponents[0], exponent_for(self.step_hessian))
-        return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not apart)
+        return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not separate)
 
     def draw(self, first: int) -> NDArray[np.int64] | None:
         """Draw the rows for the trees of all outputs from number ``first`` on, if rows are drawn.
@@ -248,7 +248,7 @@ class BoostingTarget:
     @property
     def draws(self) -> bool:
         """Whether rows have been drawn for a round, and the undrawn rows are scored."""
-        return self._drawn_for >= 0 and self.plan.tells_out_of_bag
+        return self._drawn_for >= 0 and self.plan.scores_undrawn
 
     @property
     def undrawn(self) -> NDArray[np.bool_]:
@@ -277,21 +277,21 @@ class BoostingTarget:
 
     def _differentiate(self, output: int) -> None:
         """Write the weighted derivatives of an output at the predictions at the beginning of the round."""
-        loss, weight, apart = self._loss, self.weight, self._steps_apart
-        g, h = self.g, self.step_hessian if apart else self.h
+        loss, weight, separate = self._loss, self.weight, self._separate_steps
+        g, h = self.g, self.step_hessian if separate else self.h
         self._threads.over_rows(
             lambda target, raw, g, h: loss.gradients(target, raw, output, g, h), (self.target, self._opened, g, h), self._loss_rows
         )
         if weight is not None and not self._takes_all_rows:
             g *= weight
             h *= weight
-        if apart and self.h.shape[0]:
+        if separate and self.h.shape[0]:
             self.h[:] = 1.0 if weight is None else weight
 
     def derived(self) -> Derived:
         """Return the statistics of these rows' derivatives that determine the scales of fixed point."""
         n_in = self.g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
-        hessians = (self.h, self.step_hessian) if self._steps_apart else (self.h,)
+        hessians = (self.h, self.step_hessian) if self._separate_steps else (self.h,)
         with np.errstate(over="ignore", invalid="ignore"):
             of_h = [math.nan if h is self.h and self.unit_hessian else float(absolute_sum(h)) for h in hessians]
             sums = float(absolute_sum(self.g)), *of_h
@@ -369,7 +369,7 @@ class BoostingTarget:
 
         def measure(some: tuple[int, int]) -> None:
             first, last, out = start[slice(*some)], stop[slice(*some)], steps[slice(*some)]
-            if self._steps_apart:
+            if self._separate_steps:
                 out[:] = newton_steps(self._sum_leaves(rows, first, last), self._exponents, self.plan.rules)
             else:
                 self._loss.measure_leaves(self.target, raw, output, self.weights, rows, first, last, out)

@@ -106,19 +106,19 @@ def add_up_sample(
     return sum(total_a), sum(total_b), sum(size), max(slope)
 
 
-def many_sums(kept: StoredSums, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+def many_sums(stored: StoredSums, rows: RowPartition, n_in: int, targets: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """Return the sums of the rows in sample if these are not moments: weights by class, or sums by target and the weight.
 
     ``targets`` has the summands of rows for multi-output targets.
     """
-    if not kept.n_numbers:
+    if not stored.n_numbers:
         return None
-    sums, h = np.zeros(kept.n_sums, np.int64), rows.h[:n_in]
-    if not kept.targets:
+    sums, h = np.zeros(stored.n_sums, np.int64), rows.h[:n_in]
+    if not stored.targets:
         np.add.at(sums, rows.g[:n_in], h if h.shape[0] else 1)
         return sums
     assert targets is not None
-    if kept.n_classes:
+    if stored.n_classes:
         add_up_classes(targets, rows.rows[:n_in], h, sums[:-1])
     else:
         add_up_amounts(targets, rows.rows[:n_in], sums[:-1])
