@@ -8,7 +8,9 @@ Trees may grow side by side, with an index each, over the same columns and targe
 in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step; with
 fewer trees than threads, each gets several threads.
 
-Terms ----- closing
+Terms
+-----
+closing
     adding a tree's values to the predictions, or its out-of-bag predictions to the sums. Trees are closed in order, so that the state is
     always that after a number of first trees.
 """
