@@ -309,7 +309,7 @@ def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_fits_go_on_where_the_dashboard_is_off(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_said", set())
+    monkeypatch.setattr(registry, "_logged", set())
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster, Client(cluster):
         for _ in range(2):
             dtrees.submit(dtrees.DecisionTreeRegressor(), FRAME, Y).result()
