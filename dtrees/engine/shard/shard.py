@@ -4,9 +4,9 @@ It answers the messages of a fit, one at a time, and does nothing on its own. A 
 shards exchange their results (:mod:`dtrees.engine.shard.tree`). In this process, one shard has all columns and takes no steps; on a
 cluster, each worker has a shard with some of the columns.
 
-Trees may grow side by side, with an index each, over the same columns and target, each with its own row partition and nodes. They take turns
-in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step; with
-fewer trees than threads, each gets several threads.
+Trees may grow side by side, with an index each, over the same columns and target, each with its own row partition and nodes. They take
+turns in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step;
+with fewer trees than threads, each gets several threads.
 
 Terms
 -----
