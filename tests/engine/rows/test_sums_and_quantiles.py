@@ -66,7 +66,7 @@ def test_sums_of_other_nodes_are_refused() -> None:
     with pytest.raises(PackedSumsMismatch, match="other nodes"):
         add_up([packed], np.zeros(12, np.int64), np.array([0, 6]), np.array([6, 6]))
     packed[16 * 4] = 60  # of the first block
-    with pytest.raises(PackedSumsMismatch, match="not of the numbers"):
+    with pytest.raises(PackedSumsMismatch, match="do not match their header"):
         add_up([packed])
 
 
