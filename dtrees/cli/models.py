@@ -126,8 +126,8 @@ def load_trees(path: str) -> Any:
     model = dtrees.load(path)
     if not hasattr(model, "_trees"):
         raise CommandError(
-            f"{path!r} holds a {type(model).__name__} of {len(model.estimators_)} boosters, for predict and evaluate only; save one of its "
-            "estimators_ to look at that."
+            f"{path!r} holds a {type(model).__name__} of {len(model.estimators_)} boosters, and this command shows the trees of one model; "
+            "save one of its estimators_ and pass that file."
         )
     return model
 

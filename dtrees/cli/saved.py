@@ -88,7 +88,7 @@ def export(*, model: str, form: str, output: str, tree: int) -> None:
     """Write a saved model in the format of another tool; the arguments are the options of the command."""
     display = Display()
     check_destinations({"--output": output}, [model])
-    estimator = load_trees(model)
+    estimator = load_trees(model) if form in ("text", "dot") else dtrees.load(model)
     content = _exported(estimator, form, tree, PurePath(output).stem) if form != "numpy" else _module_for(model)
     with atomic_file(output) as file:
         file.write(content)

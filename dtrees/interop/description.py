@@ -9,22 +9,18 @@ group
     trees that add to the same outputs. Forests have one group, whose leaves hold a number for each output. Boosting has a group for each
     output, whose leaves hold one number.
 link
-    ``identity``, ``exponential``, ``logistic`` (of ``slope * raw``; the probability of the second class), ``softmax``, or ``shares``:
-    raw predictions are the probabilities of classes.
+    ``identity``, ``exponential``, ``logistic`` (of ``slope * raw``; the probability of the second class), ``softmax``, ``shares``: raw
+    predictions are the probabilities of classes, ``ascending``: several quantiles, which are sorted, or ``score``: ``-2**-raw`` (isolation
+    forests). Boosting of several targets with classes has a link for each target.
 matrix
     the table that trees read: numbers unchanged, categories as their numbers, NaN for missing values (:func:`to_numbers`).
-
-dtrees compares a value x with a threshold t in float64. A tool that casts to float32 compares f(x) with t, where f rounds to the nearest
-float32. Both send a float32 the same way. Other values may be rounded across a threshold: for the values of a given table, the threshold
-is moved between float32(a) and float32(b), where a and b are its values on both sides. If these are the same float32, no threshold
-separates them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +29,39 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.isolation_forest import IsolationForest
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.classification import BinaryLogLoss, Exponential, MultinomialLogLoss
 from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import Identity, LogLink, SeveralQuantiles
-from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 
 IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
+#: What only some target formats support: two links, initial scores of rows (``base_margin``), and several targets with classes.
+ASCENDING, SCORE, MARGINS, CLASSES_OF_TARGETS = "ascending", "score", "margins", "classes of targets"
+
+
+class Link(NamedTuple):
+    """A function from raw predictions to predictions.
+
+    Attributes
+    ----------
+    kind : str
+    n_outputs : int
+        Number of raw predictions.
+    slope : float
+        Slope of the logistic link.
+    """
+
+    kind: str
+    n_outputs: int
+    slope: float = 1.0
+
+    @property
+    def n_predicted(self) -> int:
+        """Number of predictions."""
+        return 2 if self.kind == LOGISTIC else self.n_outputs
 
 
 @dataclass(frozen=True)
@@ -57,23 +75,31 @@ class PlainModel:
     groups : tuple of tuple of Tree
     initial : ndarray of float64 of shape (n_outputs,)
     divisor : int
-    link : str
-    slope : float
-        Slope of the logistic link.
+    links : tuple of Link
+        One link, or one for each of several targets with classes.
     loss : str or None
         The loss of boosting.
-    classes : ndarray or None
-        The classes of a classifier.
+    classes : ndarray, list of ndarray or None
+        The classes of a classifier, as in ``classes_``.
     """
 
     estimator: TreeEstimator
     groups: tuple[tuple[Tree, ...], ...]
     initial: NDArray[np.float64]
     divisor: int
-    link: str
-    slope: float
+    links: tuple[Link, ...]
     loss: str | None
-    classes: NDArray[Any] | None
+    classes: Any
+
+    @property
+    def link(self) -> str:
+        """The kind of the first link."""
+        return self.links[0].kind
+
+    @property
+    def slope(self) -> float:
+        """That of the first link."""
+        return self.links[0].slope
 
     @property
     def n_outputs(self) -> int:
@@ -96,6 +122,11 @@ class PlainModel:
         return self.loss is not None
 
     @property
+    def by_margin(self) -> bool:
+        """Whether the raw scores of a row (``base_margin``) are added to the sums of its trees."""
+        return getattr(self.estimator, "_starts", None) == BY_MARGIN
+
+    @property
     def names(self) -> list[str] | None:
         """The names of the columns, None if the model was fitted to an array."""
         names = getattr(self.estimator, "feature_names_in_", None)
@@ -110,7 +141,7 @@ class PlainModel:
         return f"column {number}" if self.names is None else f"column {self.names[number]!r}"
 
 
-def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
+def describe(model: Any, target: str, *, holds: Collection[str] = ()) -> PlainModel:
     """Return the description of a model for an exporter.
 
     Parameters
@@ -118,8 +149,8 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     model : estimator
     target : str
         The target format, for messages.
-    margins : bool
-        Whether the target supports initial scores of rows, which a model that was fitted with ``base_margin`` needs.
+    holds : collection of str
+        Which of ``ASCENDING``, ``SCORE``, ``MARGINS`` and ``CLASSES_OF_TARGETS`` the target format supports.
 
     Raises
     ------
@@ -128,49 +159,70 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If exporters cannot represent it: its initial value requires Python, the link of its loss is unknown, it is a classifier of
-        several targets, a bag whose mean is not a mean of sums of trees, or an isolation forest.
+        If exporters cannot represent it: its initial value requires Python, the link of its loss is unknown, it is a bag whose mean is not
+        a mean of sums of trees, or it has something that the target format does not support.
     """
     if isinstance(model, Bagging):
-        return _bag(describe_members(model, target), model, target)
+        return _bag(describe_members(model, target, holds=holds), model, target)
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
-    if isinstance(model, IsolationForest):
-        raise ValueError(
-            f"model is an IsolationForest, whose scores do not add up over trees: {target} cannot hold it; use dtrees.interop.dtrees_numpy"
-        )
     model._check_fitted()
-    groups = model._trees.groups
-    classes = model.classes_ if isinstance(model, TreeClassifier) else None
-    if classes is not None and model.n_outputs_ > 1:
-        raise ValueError(
-            f"this {type(model).__name__} has {model.n_outputs_} targets with classes of their own, and {target} is given several "
-            "targets of regressors only; fit a classifier for each target"
-        )
-    if not isinstance(model, Boosting):
-        n_outputs = groups[0][0].value.shape[1]
-        link = IDENTITY if classes is None else SHARES
-        return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), link, 1.0, None, classes)
-    name = type(model).__name__
+    plain = _boosting(model, target) if isinstance(model, Boosting) else _forest(model)
+    _check_held(plain, target, holds)
+    return plain
+
+
+def _forest(model: Any) -> PlainModel:
+    """Return the description of a tree or a forest."""
+    groups, classes = model._trees.groups, getattr(model, "classes_", None)
+    n_outputs = groups[0][0].value.shape[1]
+    link = SCORE if isinstance(model, IsolationForest) else IDENTITY if classes is None else SHARES
+    return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), (Link(link, n_outputs),), None, classes)
+
+
+def _boosting(model: Any, target: str) -> PlainModel:
+    """Return the description of boosting."""
     if model._starts == BY_ESTIMATOR:
         raise ValueError(
-            f"this {name} starts from an estimator (init={type(model._init_estimator).__name__}), which {target} cannot carry; fit it with "
-            "init=None, or export its trees fitted with base_margin by dtrees.to_xgboost, which takes such scores"
+            f"this {type(model).__name__} starts from an estimator (init={type(model._init_estimator).__name__}), which {target} cannot "
+            "carry; fit it with init=None, or with what the estimator predicts as base_margin, which dtrees.to_c and dtrees.to_xgboost take"
         )
-    if model._starts == BY_MARGIN and not margins:
+    loss, name, initial = model._fitted_loss, model._loss_name, model._trees.initial
+    classes = getattr(model, "classes_", None)
+    parts = [(one, one.n_outputs) for one in loss.by_target] if isinstance(classes, list) else [(loss, len(initial))]
+    links = tuple(_link_of(one, n_outputs, name, target) for one, n_outputs in parts)
+    return PlainModel(model, model._trees.groups, initial, 1, links, name, classes)
+
+
+def _check_held(plain: PlainModel, target: str, holds: Collection[str]) -> None:
+    """Raise a ValueError if a model has something that the target format does not support."""
+    name = type(plain.estimator).__name__
+    if plain.link == SCORE and SCORE not in holds:
         raise ValueError(
-            f"this {name} was fitted with base_margin, and {target} has no place for the scores of rows; dtrees.to_xgboost has, or fit it "
-            "without"
+            f"model is an IsolationForest, whose scores do not add up over trees: {target} cannot hold it; use dtrees.to_c or "
+            "dtrees.interop.dtrees_numpy"
         )
-    initial = model._trees.initial
-    assert initial is not None
-    link, slope = _link_of(model._fitted_loss, model._loss_name, target)
-    return PlainModel(model, groups, initial, 1, link, slope, model._loss_name, classes)
+    if isinstance(plain.classes, list) and CLASSES_OF_TARGETS not in holds:
+        raise ValueError(
+            f"this {name} has {len(plain.classes)} targets with classes of their own, and {target} is given several targets of regressors "
+            "only; use dtrees.to_c or dtrees.interop.dtrees_numpy, or fit a classifier for each target"
+        )
+    if plain.by_margin and MARGINS not in holds:
+        raise ValueError(
+            f"this {name} was fitted with base_margin, and {target} has no place for the scores of rows; use dtrees.to_c, "
+            "dtrees.to_xgboost or dtrees.interop.dtrees_numpy, or fit it without"
+        )
+    if plain.link == ASCENDING and ASCENDING not in holds:
+        raise ValueError(
+            f"alpha={[*plain.estimator._fitted_loss.residual_quantiles]} are several quantiles, which are put in order row by row, and "
+            f"{target} cannot do that; use dtrees.to_c or dtrees.interop.dtrees_numpy, or fit a model for each quantile and sort their "
+            "predictions"
+        )
 
 
-def describe_members(model: Any, target: str) -> list[PlainModel]:
+def describe_members(model: Any, target: str, *, holds: Collection[str] = ()) -> list[PlainModel]:
     """Return the descriptions of a bag's boosters, whose mean is the prediction, or of the model itself."""
-    return [describe(member, target) for member in (_boosters(model) if isinstance(model, Bagging) else [model])]
+    return [describe(member, target, holds=holds) for member in (_boosters(model) if isinstance(model, Bagging) else [model])]
 
 
 def _boosters(bag: Bagging) -> list[Any]:
@@ -184,7 +236,8 @@ def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
     if first.link != IDENTITY:
         raise ValueError(
             f"this {type(bag).__name__} predicts the mean of what its boosters predict by loss={first.loss!r}, not a sum of trees, "
-            f"and {target} cannot carry it; carry its boosters (estimators_) one by one, and take the mean, or use dtrees.to_sklearn"
+            f"and {target} cannot carry it; use dtrees.to_c or dtrees.to_sklearn, or carry its boosters (estimators_) one by one, and take "
+            "the mean"
         )
     groups = tuple(
         tuple(replace(tree, value=tree.value / n) for booster in boosters for tree in booster.groups[output])
@@ -193,27 +246,24 @@ def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
     return replace(first, groups=groups, initial=np.mean([booster.initial for booster in boosters], axis=0))
 
 
-def _link_of(loss: Any, name: str, target: str) -> tuple[str, float]:
-    """Return the link of a loss, and its slope."""
+def _link_of(loss: Any, n_outputs: int, name: str, target: str) -> Link:
+    """Return the link of a loss with this number of raw predictions."""
     if isinstance(loss, SeveralQuantiles):
-        raise ValueError(
-            f"alpha={[*(loss.residual_quantiles or ())]} are several quantiles, which are put in order row by row, and {target} cannot do "
-            "that; fit a model for each quantile, and sort what they predict"
-        )
+        return Link(ASCENDING, n_outputs)
     if loss.by_target:
         loss = loss.by_target[0]
     if isinstance(loss, CustomObjective):
         loss = loss._link()
     if isinstance(loss, LogLink):
-        return EXPONENTIAL, 1.0
+        return Link(EXPONENTIAL, n_outputs)
     if isinstance(loss, Exponential):
-        return LOGISTIC, 2.0
+        return Link(LOGISTIC, n_outputs, 2.0)
     if isinstance(loss, BinaryLogLoss):
-        return LOGISTIC, 1.0
+        return Link(LOGISTIC, n_outputs)
     if isinstance(loss, MultinomialLogLoss):
-        return SOFTMAX, 1.0
+        return Link(SOFTMAX, n_outputs)
     if isinstance(loss, Identity):
-        return IDENTITY, 1.0
+        return Link(IDENTITY, n_outputs)
     raise ValueError(
         f"loss={name!r} was registered by another package, and what its raw predictions mean is its own; {target} carries the losses of "
         "dtrees only"
@@ -274,106 +324,3 @@ def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
     if not isinstance(matrix, np.ndarray):
         raise TypeError(f"X is a sparse {type(X).__name__}; pass X.toarray()")
     return np.ascontiguousarray(matrix, np.float64)
-
-
-def last_rounded_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest float64 values that, rounded to float32, are not above thresholds, to compare unrounded values with.
-
-    Examples
-    --------
-    >>> t = last_rounded_below(np.array([0.1]))
-    >>> float(np.float32(t[0])) <= 0.1, float(np.float32(np.nextafter(t[0], 1))) <= 0.1
-    (True, False)
-    """
-    low = rounded_down(threshold)
-    high = np.nextafter(low, np.float32(np.inf))
-    with np.errstate(invalid="ignore"):
-        middle = (low.astype(np.float64) + high.astype(np.float64)) / 2  # exact: the two are neighbours
-    # The midpoint is rounded to the even neighbour.
-    moved = np.where(middle.astype(np.float32) <= low, middle, np.nextafter(middle, -np.inf))
-    return np.where(np.isinf(high), np.inf, moved)
-
-
-def thresholds_for(model: PlainModel, estimator: Any, X: Any, target: str) -> Callable[[Tree], NDArray[np.float64]]:
-    """Return a function from a tree to its thresholds, moved such that a tool sends the rows of ``X``, if given, as dtrees does."""
-    return (lambda tree: tree.threshold) if X is None else _Float32Table(model, to_numbers(estimator, X), target).thresholds
-
-
-class _Float32Table:
-    """A table whose rows a tool that rounds to float32 has to send as dtrees does.
-
-    Parameters
-    ----------
-    model : PlainModel
-    matrix : ndarray of float64 of shape (n, n_features)
-        The table as numbers, as trees read them.
-    target : str
-        The tool, for messages.
-    """
-
-    def __init__(self, model: PlainModel, matrix: NDArray[np.float64], target: str) -> None:
-        self._model, self._matrix, self._target = model, matrix, target
-        self._values: dict[int, NDArray[np.float64]] = {}
-
-    def _sorted(self, column: int) -> NDArray[np.float64]:
-        """Return the distinct values of a column, ascending, without missing ones."""
-        if column not in self._values:
-            values = np.unique(self._matrix[:, column])
-            self._values[column] = values[~np.isnan(values)]
-        return self._values[column]
-
-    def thresholds(self, tree: Tree) -> NDArray[np.float64]:
-        """Return the thresholds of a tree, moved if rounded values would go to the wrong side.
-
-        Raises
-        ------
-        ValueError
-            If values on both sides of a threshold become the same float32; the message names the column.
-        """
-        moved = tree.threshold.copy()
-        colliding: list[int] = []
-        with np.errstate(over="ignore"):
-            for column in np.unique(tree.feature[tree.feature >= 0]).tolist():
-                values = self._sorted(column)
-                nodes = np.flatnonzero((tree.feature == column) & np.isfinite(tree.threshold))
-                place = np.searchsorted(values, tree.threshold[nodes], side="right")
-                between = (place > 0) & (place < values.shape[0])
-                nodes, place = nodes[between], place[between]
-                low, high = (values[place - 1].astype(np.float32), values[place].astype(np.float32))
-                moved[nodes] = _between(tree.threshold[nodes], low, high)
-                colliding += nodes[low == high].tolist()
-            if colliding:
-                from dtrees.tree.predict import apply, packed_for
-
-                leaves = apply(packed_for([tree], self._matrix.dtype), self._matrix)[:, 0]
-                for node in colliding:
-                    moved[node] = self._by_rows(tree, node, leaves)
-        return moved
-
-    def _by_rows(self, tree: Tree, node: int, leaves: NDArray[np.int32]) -> float:
-        """Return the threshold of a node for its own rows only: equal rounded values may belong to other nodes."""
-        column, threshold = int(tree.feature[node]), float(tree.threshold[node])
-        values = self._matrix[:, column]
-        end = node  # end of the subtree: nodes are in preorder
-        while tree.children_left[end] >= 0:
-            end = int(tree.children_right[end])
-        here = (leaves >= node) & (leaves <= end) & ~np.isnan(values)
-        left, right = values[here & (values <= threshold)], values[here & (values > threshold)]
-        if not left.size or not right.size:
-            lowest = np.float32(right.min(initial=np.inf))
-            return float(np.float32(left.max())) if left.size else float(np.nextafter(lowest, np.float32(-np.inf)))
-        a, b = float(left.max()), float(right.min())
-        low, high = np.array([a], np.float32), np.array([b], np.float32)
-        if low[0] == high[0]:
-            raise ValueError(
-                f"{self._model.column(column)} has the values {a!r} and {b!r} on both sides of a threshold, and {self._target} rounds both "
-                f"to the float32 {low[0]!s}; scale or shift the column so that they differ, or use dtrees.to_onnx, dtrees.to_treelite or "
-                "dtrees.to_jax, which compare in float64"
-            )
-        return float(_between(np.array([threshold]), low, high)[0])
-
-
-def _between(threshold: NDArray[np.float64], low: NDArray[np.float32], high: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return thresholds t with low <= t < high, unchanged if they satisfy this."""
-    below = np.nextafter(high, np.float32(-np.inf)).astype(np.float64)
-    return np.where(low > threshold, low.astype(np.float64), np.where(high <= threshold, below, threshold))

@@ -114,6 +114,11 @@ class Model:
         self._isolates = estimator == "IsolationForest"
         self._offset = float(first["attributes"]["offset_"]) if self._isolates else 0.0
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{name!r} needs dtrees (dtrees.load); without it, there are predict, predict_proba, decision_function and score_samples"
+        )
+
     def predict(self, X: Any, base_margin: Any = None) -> Any:
         """Return the predicted values, the labels of the most probable classes, or -1 for outliers and 1 for other rows.
 

@@ -1,15 +1,15 @@
 // about
 /* $estimator of dtrees $version as C: $n_trees tree(s).
 
-   void ${name}_$method(const double *x, double *out)
+   void ${name}_$method(const double *x$margin, double *out)
        Writes what $method returns for a row: $n_out number(s).
-$of_classes$decides
+$of_further
    x holds the $n_columns number(s) of a row; NAN is a missing value. Of a column of categories it has the place of the category, counted
    from 0, in the list given here; any other number is a category that was not there at fit, and as good as missing.
-$columns
+$columns$of_margin
    Example:
-       double x[$n_columns] = {0}, out[$n_out];
-       ${name}_$method(x, out);
+       double x[$n_columns] = {0}, ${margin_of_row}out[$n_out];
+       ${name}_$method(x$margin_given, out);
 
    Nothing is allocated, and nothing is shared but constants, so that threads may call this side by side.
    cc -std=c99 -O2 -ffp-contract=off -c $name.c
@@ -24,12 +24,24 @@ $columns
 
 #include <math.h>
 #include <stdint.h>
-// classes
-   int ${name}_predict(const double *x)
+// of_label
+   int ${name}_predict(const double *x$margin)
        Returns the place, counted from 0, of what predict returns among the classes: $classes.
-// decides
-   void ${name}_decision_function(const double *x, double *raw)
+// of_labels
+   void ${name}_predict(const double *x$margin, int *places)
+       Writes for each of the $n_targets targets the place, counted from 0, of what predict returns among its classes:
+       $classes.
+       Probabilities have this order, too.
+// of_decision
+   void ${name}_decision_function(const double *x$margin, double *raw)
        Writes the raw predictions: $n_raw number(s).
+// of_outlier
+   void ${name}_decision_function(const double *x, double *above)
+       Writes the score minus the offset: below 0 for outliers.
+   int ${name}_predict(const double *x)
+       Returns -1 for outliers, 1 for other rows.
+// of_margin
+   base_margin holds the $n_raw raw score(s) of the row that the sums of the trees are added to.
 // trees
 
 /* Nodes of all trees, in preorder: a left child is the next node, and a right child is "right" nodes further; 0 marks a leaf.
@@ -60,7 +72,7 @@ $test        if (missing)
     return node;
 }
 
-static void ${name}_raw(const double *x, int first_sum, double *raw)
+static void ${name}_raw(const double *x$margin, int first_sum, double *raw)
 {
     for (int sum = first_sum; sum < first_sum + $n_groups; sum++, raw += $n_values) {
         for (int k = 0; k < $n_values; k++)
@@ -71,7 +83,7 @@ static void ${name}_raw(const double *x, int first_sum, double *raw)
                 raw[k] += $value;
         }
         for (int k = 0; k < $n_values; k++)
-            raw[k] = (raw[k] + ${name}_initial[$n_values * sum + k]) / $divisor;
+            raw[k] = (raw[k] + ${name}_initial[$n_values * sum + k]) / $divisor$margin_added;
     }
 }
 // values
@@ -138,19 +150,33 @@ $terms};
         total += out[k] = ${name}_exp(raw[k] - highest);
     for (int k = 0; k < $n_raw; k++)
         out[k] /= total;
+// ascending
+    for (int k = 0; k < $n_raw; k++) {
+        int place = k;
+        for (; place > 0 && out[place - 1] > raw[k]; place--)
+            out[place] = out[place - 1];
+        out[place] = raw[k];
+    }
+// score
+    out[0] = -${name}_exp(-raw[0] * $ln_2);
+// target
+    {
+$link    }
+    raw += $n_raw;
+    out += $n_predicted;
 // predict
 
 static void ${name}_link(const double *raw, double *out)
 {
 $link}
 
-void ${name}_$method(const double *x, double *out)
+void ${name}_$method(const double *x$margin, double *out)
 {
     double raw[$n_raw], one[$n_out];
     for (int k = 0; k < $n_out; k++)
         out[k] = 0.0;
     for (int member = 0; member < $n_members; member++) {
-        ${name}_raw(x, member * $n_groups, raw);
+        ${name}_raw(x$margin_given, member * $n_groups, raw);
         ${name}_link(raw, one);
         for (int k = 0; k < $n_out; k++)
             out[k] += one[k];
@@ -160,18 +186,45 @@ void ${name}_$method(const double *x, double *out)
 }
 // label
 
-int ${name}_predict(const double *x)
+int ${name}_predict(const double *x$margin)
 {
     double shares[$n_out];
+    ${name}_predict_proba(x$margin_given, shares);
+    return ${name}_largest(shares, $n_out);
+}
+// labels
+
+void ${name}_predict(const double *x$margin, int *places)
+{
+    double shares[$n_out];
+    ${name}_predict_proba(x$margin_given, shares);
+$places}
+// largest
+
+static int ${name}_largest(const double *shares, int n)
+{
     int best = 0;
-    ${name}_predict_proba(x, shares);
-    for (int k = 1; k < $n_out; k++)
+    for (int k = 1; k < n; k++)
         best = shares[k] > shares[best] ? k : best;
     return best;
 }
 // decision
 
-void ${name}_decision_function(const double *x, double *raw)
+void ${name}_decision_function(const double *x$margin, double *raw)
 {
-    ${name}_raw(x, 0, raw);
+    ${name}_raw(x$margin_given, 0, raw);
+}
+// outlier
+
+void ${name}_decision_function(const double *x, double *above)
+{
+    ${name}_score_samples(x, above);
+    *above -= $offset;
+}
+
+int ${name}_predict(const double *x)
+{
+    double above;
+    ${name}_decision_function(x, &above);
+    return above < 0.0 ? -1 : 1;
 }

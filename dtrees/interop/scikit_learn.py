@@ -27,7 +27,8 @@ from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import NUMERIC, Column
 from dtrees.ensemble.input.plain_data import plain
 from dtrees.ensemble.input.schema import Schema
-from dtrees.interop.description import PlainModel, describe, last_rounded_below, refuse_sets, thresholds_for
+from dtrees.interop.description import PlainModel, describe, refuse_sets
+from dtrees.interop.rounding import last_rounded_below, thresholds_for
 from dtrees.split.numbers.elementary import log
 from dtrees.tree.stacking import stacked
 from dtrees.tree.tree import Tree

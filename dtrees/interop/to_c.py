@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -21,7 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.interop.description import EXPONENTIAL, IDENTITY, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe_members
+from dtrees.ensemble.prediction import by_target
+from dtrees.interop.description import (
+    ASCENDING,
+    CLASSES_OF_TARGETS,
+    EXPONENTIAL,
+    IDENTITY,
+    LOGISTIC,
+    MARGINS,
+    SCORE,
+    SHARES,
+    SOFTMAX,
+    PlainModel,
+    describe_members,
+)
 from dtrees.split.numbers import elementary
 from dtrees.tree.tree import Tree
 from dtrees.version import __version__
@@ -44,8 +57,14 @@ def to_c(model: Any, *, name: str = "model") -> str:
 
     - ``void NAME_predict(const double *x, double *out)`` for regressors writes a number for each target;
     - ``void NAME_predict_proba(const double *x, double *out)`` for classifiers writes one for each class, in the order of ``classes_``;
-    - ``int NAME_predict(const double *x)`` for classifiers returns the position in ``classes_``;
-    - ``void NAME_decision_function(const double *x, double *raw)`` for boosting of classes writes the raw predictions.
+    - ``int NAME_predict(const double *x)`` for classifiers returns the position in ``classes_``; for several targets,
+      ``void NAME_predict(const double *x, int *places)`` writes one for each;
+    - ``void NAME_decision_function(const double *x, double *raw)`` for boosting of classes writes the raw predictions;
+    - ``void NAME_score_samples(const double *x, double *out)``, ``void NAME_decision_function(const double *x, double *above)`` and
+      ``int NAME_predict(const double *x)`` for an isolation forest.
+
+    If the model was fitted with ``base_margin``, the functions take the raw scores of the row as a second argument,
+    ``const double *base_margin``. Other methods, such as ``predict_interval``, have no function.
 
     A comment at the top lists these functions, the columns, their categories in the order of their numbers, the classes, and the command
     that compiles the file for identical results: ``cc -std=c99 -O2 -ffp-contract=off``.
@@ -67,8 +86,7 @@ def to_c(model: Any, *, name: str = "model") -> str:
     TypeError
         If ``model`` is not an estimator of dtrees.
     ValueError
-        If the model starts from an estimator or from ``base_margin``, is a classifier of several targets, or ``name`` is not a C
-        identifier.
+        If the model starts from an estimator, has a loss that another package registered, or ``name`` is not a C identifier.
 
     Examples
     --------
@@ -80,35 +98,60 @@ def to_c(model: Any, *, name: str = "model") -> str:
     """
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise ValueError(f"name is {name!r}; wants an identifier of C: letters, digits and underscores, the first of them no digit")
-    members = describe_members(model, "C")
+    members = describe_members(model, "C", holds={ASCENDING, SCORE, MARGINS, CLASSES_OF_TARGETS})
     plain, terms = members[0], elementary._TERMS
-    classify = plain.classes is not None
-    facts: dict[str, Any] = {
-        "name": name,
-        "method": "predict_proba" if classify else "predict",
-        "n_raw": plain.n_outputs,
-        "n_out": 2 if plain.link == LOGISTIC else plain.n_outputs,
-        "n_groups": len(plain.groups),
-        "n_values": plain.n_outputs // len(plain.groups),
-        "n_members": len(members),
-        "divisor": _number(plain.divisor),
-        "slope": _number(plain.slope),
-    }
+    facts = _facts(model, name, members)
     parts = [_about(model, plain, facts, sum(len(group) for member in members for group in member.groups)), _trees(members, facts)]
-    if plain.link in (EXPONENTIAL, LOGISTIC, SOFTMAX):
+    if {EXPONENTIAL, LOGISTIC, SOFTMAX, SCORE} & {link.kind for link in plain.links}:
         constants = {"rounder": elementary._ROUNDER, "lowest": elementary._LOWEST, "per_ln_2": elementary._PER_LN_2}
         constants |= {"ln_2": elementary._LN_2, "rest": elementary._REST_OF_LN_2}
         numbers = {key: _number(constant) for key, constant in constants.items()}
         parts.append(_part("exponential_function").substitute(facts, terms=_lines(map(_number, terms)), n_terms=len(terms), **numbers))
-    parts.append(_part("predict").substitute(facts, link=_part(IDENTITY if plain.link == SHARES else plain.link).substitute(facts)))
-    parts += [_part("label").substitute(facts)] if classify else []
-    parts += [_part("decision").substitute(facts)] if _decides(model) else []
+    parts.append(_part("predict").substitute(facts, link=_link(plain, facts)))
+    parts += [_part(kind).substitute(facts) for kind in (["largest"] if facts["n_targets"] else []) + _further(model, plain)]
     return "".join(parts)
 
 
-def _decides(model: Any) -> bool:
-    """Return whether a model has raw predictions of classes."""
-    return hasattr(model, "decision_function")
+def _facts(model: Any, name: str, members: list[PlainModel]) -> dict[str, Any]:
+    """Return the values of the placeholders."""
+    plain, classes = members[0], [labels.tolist() for labels in by_target(members[0].classes)]
+    starts = _starts(map(len, classes))
+    places = (f"    places[{t}] = {name}_largest(shares + {at}, {to - at});\n" for t, (at, to) in enumerate(pairwise(starts)))
+    margin = {"margin": ", const double *base_margin", "margin_given": ", base_margin", "margin_added": " + base_margin[sum]"}
+    margin["margin_of_row"] = f"base_margin[{plain.n_outputs}] = {{0}}, "
+    return {
+        "name": name,
+        "method": "score_samples" if plain.link == SCORE else "predict_proba" if classes else "predict",
+        "n_raw": plain.n_outputs,
+        "n_out": sum(link.n_predicted for link in plain.links),
+        "n_groups": len(plain.groups),
+        "n_values": plain.n_outputs // len(plain.groups),
+        "n_members": len(members),
+        "n_targets": len(classes),
+        "divisor": _number(plain.divisor),
+        "classes": _quoted(classes[0] if len(classes) == 1 else classes),
+        "places": "".join(places),
+        "offset": _number(model.offset_) if plain.link == SCORE else "",
+        **(margin if plain.by_margin else dict.fromkeys(margin, "")),
+    }
+
+
+def _link(plain: PlainModel, facts: dict[str, Any]) -> str:
+    """Return the code of the link: of all raw predictions, or target by target."""
+    parts = []
+    for link in plain.links:
+        own = facts | {"n_raw": link.n_outputs, "slope": _number(link.slope), "ln_2": _number(math.log(2.0))}
+        code = _part(IDENTITY if link.kind == SHARES else link.kind).substitute(own)
+        parts.append(code if len(plain.links) == 1 else _part("target").substitute(own, link=code, n_predicted=link.n_predicted))
+    return "".join(parts)
+
+
+def _further(model: Any, plain: PlainModel) -> list[str]:
+    """Return the names of the parts with further functions."""
+    if plain.link == SCORE:
+        return ["outlier"]
+    labels: list[str] = {0: [], 1: ["label"]}.get(len(by_target(plain.classes)), ["labels"])
+    return labels + ["decision"] * hasattr(model, "decision_function")
 
 
 def _about(model: Any, plain: PlainModel, facts: dict[str, Any], n_trees: int) -> str:
@@ -122,8 +165,8 @@ def _about(model: Any, plain: PlainModel, facts: dict[str, Any], n_trees: int) -
         version=__version__,
         n_trees=n_trees,
         n_columns=plain.n_features,
-        of_classes="" if plain.classes is None else _part("classes").substitute(facts, classes=_quoted(plain.classes.tolist())),
-        decides=_part("decides").substitute(facts) if _decides(model) else "",
+        of_further="".join(_part(f"of_{kind}").substitute(facts) for kind in _further(model, plain)),
+        of_margin=_part("of_margin").substitute(facts) if plain.by_margin else "",
         columns="".join(f"       {' '.join(filter(None, column))}\n" for column in columns if any(column[1:])),
     )
 

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, thresholds_for
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe
+from dtrees.interop.rounding import thresholds_for
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
 from dtrees.version import needed

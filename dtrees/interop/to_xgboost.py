@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.files import atomic_file
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, thresholds_for
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, MARGINS, SHARES, SOFTMAX, PlainModel, describe
+from dtrees.interop.rounding import thresholds_for
 from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
@@ -84,7 +85,7 @@ def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any
     >>> json.loads(path.read_text())["learner"]["objective"]["name"]
     'count:poisson'
     """
-    plain = describe(model, _TARGET, margins=True)
+    plain = describe(model, _TARGET, holds={MARGINS})
     thresholds = thresholds_for(plain, model, X, _TARGET)
     if path is None:
         xgboost = needed("xgboost", "xgboost")

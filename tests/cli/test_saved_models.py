@@ -322,7 +322,10 @@ def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
     assert found["scores"]["R2"]["model"] == pytest.approx(bag.score(frame.drop(columns="rent"), frame["rent"]))
     succeed("predict", tmp_path / "bag", folder / "flats.csv", "--output", tmp_path / "out.csv")
     np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["prediction"], bag.predict(frame.drop(columns="rent")))
-    assert "holds a BaggingRegressor of 2 boosters, for predict and evaluate only" in fail("show", tmp_path / "bag")
+    for command in (["show"], ["export", "--to", "text", "-o", tmp_path / "bag.txt"]):
+        assert "holds a BaggingRegressor of 2 boosters, and this command shows the trees of one" in fail(*command, tmp_path / "bag")
+    for form in ("c", "numpy"):
+        assert f"({form}, " in succeed("export", tmp_path / "bag", "--to", form, "-o", tmp_path / f"bag.{form}").stdout
 
 
 def test_models_without_a_column_of_answers(tmp_path: Path) -> None:

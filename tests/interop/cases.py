@@ -20,6 +20,9 @@ SIGNAL = FULL[:, 0] + FULL[:, 1] ** 2 + 3 * np.isnan(X[:, 0]) + 0.1 * RNG.normal
 LABELS = np.array(["high", "low", "middle"])[np.digitize(SIGNAL, [0.0, 1.5])]
 TWO = np.where(SIGNAL > 0.7, "yes", "no")
 TARGETS = {"": SIGNAL, "positive": np.exp(SIGNAL / 4), "two": TWO, "three": LABELS, "several": np.column_stack([SIGNAL, FULL[:, 2] ** 2])}
+#: Two targets with classes; relevances; and times of events, every third of which is known to be later.
+TARGETS |= {"labels": np.column_stack([TWO, LABELS]), "relevance": np.digitize(SIGNAL, [0.0, 1.5])}
+TARGETS["times"] = np.column_stack([TARGETS["positive"], np.where(np.arange(300) % 3, TARGETS["positive"], np.inf)])
 
 #: Categories, some of them missing, and numbers.
 PEOPLE = pd.DataFrame(
@@ -35,6 +38,10 @@ WAGE = WAGE + 0.1 * RNG.normal(size=300)
 WAGE_AND_HOURS = np.column_stack([WAGE, PEOPLE["job"].fillna("00").str[-2:].astype(int) % 3 + (PEOPLE["town"] == "Celle")])
 
 
+#: Names of the targets that are several.
+SEVERAL = ("several", "labels")
+
+
 class Case(NamedTuple):
     """An estimator by name and parameters, and its target."""
 
@@ -45,7 +52,8 @@ class Case(NamedTuple):
     def fit(self, table: Any = X) -> Any:
         """Return the fitted estimator, by default fitted to numbers."""
         plain = PLAIN if self.name.startswith("GradientBoosting") else {}
-        return getattr(dtrees, self.name)(random_state=0, **{**plain, **self.parameters}).fit(table, TARGETS[self.target])
+        queries = {"qid": np.arange(len(table)) // 20} if self.target == "relevance" else {}
+        return getattr(dtrees, self.name)(random_state=0, **{**plain, **self.parameters}).fit(table, TARGETS[self.target], **queries)
 
     @property
     def id(self) -> str:
@@ -74,7 +82,8 @@ def _boosting() -> list[Case]:
     found += [Case("GradientBoostingClassifier", {"loss": "log_loss", **size}, target) for target in ("two", "three")]
     found += [Case("GradientBoostingClassifier", {"loss": "exponential", **size}, "two")]
     forest = {"loss": "log_loss", "n_parallel_trees": 2, "subsample": 0.7, "drop_rate": 0.5, **size}
-    found += [Case("GradientBoostingClassifier", forest, "three")]
+    found += [Case("GradientBoostingClassifier", forest, "three"), Case("GradientBoostingRanker", size, "relevance")]
+    found += [Case("GradientBoostingRegressor", {"loss": name, **size}, "times") for name in ("cox", "aft")]
     return [*found, Case("GradientBoostingRegressor", {"loss": "squared_error", **size}, "several")]
 
 
@@ -85,6 +94,15 @@ def _bags() -> list[Case]:
         Case("BaggingRegressor", {"estimator": clone(booster).set_params(loss=name), **size}) for name in ("squared_error", "quantile")
     ]
     return [*found, Case("BaggingRegressor", {"estimator": booster, **size}, "several")]
+
+
+def _beyond() -> list[Case]:
+    size: dict[str, Any] = {"n_estimators": 4}
+    quantiles: dict[str, Any] = {"loss": "quantile", "alpha": [0.1, 0.5, 0.9], "n_estimators": 5}
+    found = [Case("IsolationForest", {**size, "contamination": contamination}) for contamination in ("auto", 0.1)]
+    found += [Case("DecisionTreeClassifier", {}, "labels"), Case("RandomForestClassifier", size, "labels")]
+    found += [Case("GradientBoostingClassifier", size, "labels"), Case("GradientBoostingRegressor", quantiles)]
+    return [*found, Case("BaggingRegressor", {"estimator": dtrees.GradientBoostingRegressor(**quantiles), **size})]
 
 
 def fit_sets(kind: str, task: str) -> Any:
@@ -98,6 +116,8 @@ def fit_sets(kind: str, task: str) -> Any:
 
 
 TREES, BOOSTING, BAGS = _trees(), _boosting(), _bags()
+#: What only C and NumPy can hold.
+BEYOND = _beyond()
 
 
 def parametrized(cases: list[Case]) -> Any:
@@ -108,7 +128,7 @@ def parametrized(cases: list[Case]) -> Any:
             pytest.param(
                 case,
                 id=case.id,
-                marks=pytest.mark.slow if case.parameters.get("criterion") in KERNELS_OF_THEIR_OWN or case.target == "several" else (),
+                marks=pytest.mark.slow if case.parameters.get("criterion") in KERNELS_OF_THEIR_OWN or case.target in SEVERAL else (),
             )
             for case in cases
         ],
@@ -116,5 +136,8 @@ def parametrized(cases: list[Case]) -> Any:
 
 
 def predictions(model: Any, table: Any) -> np.ndarray:
-    """Return the probabilities of a classifier, or the predictions of a regressor."""
-    return model.predict_proba(table) if hasattr(model, "classes_") else model.predict(table)
+    """Return probabilities of a classifier, target by target, scores of an isolation forest, and what a regressor predicts."""
+    if hasattr(model, "score_samples"):
+        return model.score_samples(table)
+    found = model.predict_proba(table) if hasattr(model, "classes_") else model.predict(table)
+    return np.hstack(found) if isinstance(found, list) else found

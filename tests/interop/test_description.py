@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, to_numbers
 from dtrees.interop.description import describe
-from tests.interop.cases import FULL, PEOPLE, SIGNAL, WAGE, X
+from tests.interop.cases import BEYOND, FULL, PEOPLE, SIGNAL, WAGE, Case, X, parametrized
 
 
 @functools.cache
@@ -67,9 +67,23 @@ def test_trees_of_boosting_come_round_by_round() -> None:
     assert (plain.n_outputs, plain.divisor, plain.link, plain.column(2)) == (3, 1, "identity", "column 2")
 
 
+@parametrized(BEYOND)
+def test_what_only_c_and_numpy_can_hold_is_refused_elsewhere(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"a test .* use dtrees.to_c or dtrees.interop.dtrees_numpy"):
+        describe(case.fit(), "a test")
+
+
+def test_scores_of_rows_are_refused() -> None:
+    model = GradientBoostingRegressor(n_estimators=2).fit(FULL, SIGNAL, base_margin=SIGNAL)
+    with pytest.raises(ValueError, match="was fitted with base_margin, and a test has no place for the scores of rows; use dtrees.to_c"):
+        describe(model, "a test")
+
+
 def test_bags_whose_mean_is_no_sum_of_trees_are_refused() -> None:
     model = dtrees.BaggingClassifier(n_estimators=2).fit(FULL, SIGNAL > 0)
-    with pytest.raises(ValueError, match=r"this BaggingClassifier predicts the mean of .* by loss='log_loss'.* dtrees.to_sklearn"):
+    with pytest.raises(
+        ValueError, match=r"this BaggingClassifier predicts the mean of .* by loss='log_loss'.* use dtrees.to_c or dtrees.to_sklearn"
+    ):
         describe(model, "a test")
     with pytest.raises(NotFittedError):
         describe(dtrees.BaggingRegressor(), "a test")

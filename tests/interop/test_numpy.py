@@ -15,7 +15,7 @@ from dtrees.ensemble.objective.registry import registered_losses
 from dtrees.interop import dtrees_numpy
 from tests import earlier_models
 from tests.changed_model_files import rewrite
-from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TREES, WAGE, Case, X, fit_sets, parametrized
+from tests.interop.cases import BAGS, BEYOND, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TREES, WAGE, Case, X, fit_sets, parametrized
 from tests.slow import slow_for
 
 
@@ -36,12 +36,13 @@ def check(model: Any, folder: Path, table: Any, given: Any = None) -> Any:
     if hasattr(model, "classes_"):
         found, wanted = plain.predict_proba(given), model.predict_proba(table)
         assert all(map(same, found, wanted)) if isinstance(wanted, list) else same(found, wanted)
-    if hasattr(model, "decision_function"):
-        assert same(plain.decision_function(given), model.decision_function(table))
+    for method in ("decision_function", "score_samples"):
+        if hasattr(model, method):
+            assert same(getattr(plain, method)(given), getattr(model, method)(table))
     return plain
 
 
-@parametrized(TREES + BOOSTING + BAGS)
+@parametrized(TREES + BOOSTING + BAGS + BEYOND)
 def test_predictions_are_equal(case: Case, tmp_path: Path) -> None:
     wild = np.random.default_rng(1).choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e308, -1e308], (40, X.shape[1]))
     check(case.fit(), tmp_path, np.concatenate([X, wild]))
@@ -105,6 +106,8 @@ def test_forms_of_tables(tmp_path: Path) -> None:
         plain.predict({"a": [2**60], "b": [7]})
     with pytest.raises(TypeError, match="the model is a DecisionTreeRegressor, which has no classes"):
         plain.predict_proba(frame)
+    with pytest.raises(AttributeError, match="'predict_quantiles' needs dtrees .dtrees.load.; without it, there are predict"):
+        plain.predict_quantiles(frame, 0.5)
 
 
 def test_base_margin(tmp_path: Path) -> None:
@@ -117,12 +120,6 @@ def test_base_margin(tmp_path: Path) -> None:
         plain.predict(X)
     with pytest.raises(ValueError, match=r"base_margin has the shape \(300,\); wants \(300, 3\)"):
         plain.predict(X, SIGNAL)
-
-
-def test_several_quantiles(tmp_path: Path) -> None:
-    model = dtrees.GradientBoostingRegressor(n_estimators=5, loss="quantile", alpha=[0.1, 0.5, 0.9]).fit(X, SIGNAL)
-    check(model, tmp_path, X)
-    check(dtrees.BaggingRegressor(model, n_estimators=2).fit(X, SIGNAL), tmp_path, X)
 
 
 def test_objectives_and_all_losses(tmp_path: Path) -> None:

@@ -15,7 +15,24 @@ from sklearn.linear_model import LinearRegression
 
 import dtrees
 from dtrees import to_c, to_numbers
-from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TREES, TWO, WAGE, Case, X, fit_sets, parametrized, predictions
+from tests.interop.cases import (
+    BAGS,
+    BEYOND,
+    BOOSTING,
+    FULL,
+    LABELS,
+    PEOPLE,
+    SIGNAL,
+    TARGETS,
+    TREES,
+    TWO,
+    WAGE,
+    Case,
+    X,
+    fit_sets,
+    parametrized,
+    predictions,
+)
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or ""
 pytestmark = pytest.mark.skipif(not COMPILER, reason="wants a C compiler")
@@ -34,35 +51,44 @@ class Compiled:
         subprocess.run([COMPILER, *FLAGS, *flags, "-fPIC", "-shared", "-o", folder / name, source], check=True)
         self._library = ctypes.CDLL(str(folder / name))
 
-    def labels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of classes."""
+    def places(self, *rows: np.ndarray) -> np.ndarray:
+        """Return what the function ``predict`` of classes or outliers returns for each row."""
         function = getattr(self._library, f"{self.name}_predict")
-        return np.array([function(row.ctypes.data_as(ctypes.c_void_p)) for row in np.ascontiguousarray(numbers)])
+        return np.array([function(*map(pointer, row)) for row in zip(*rows, strict=True)])
 
-    def numbers(self, method: str, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def fill(self, method: str, *rows: np.ndarray, like: np.ndarray) -> np.ndarray:
         """Return the numbers that a function writes for each row; the number after them must not change."""
         function = getattr(self._library, f"{self.name}_{method}")
         function.restype = None
-        n_out = int(np.prod(shape[1:]))
-        found = np.full((len(numbers), n_out + 1), 7.5)
-        for row, out in zip(np.ascontiguousarray(numbers), found, strict=True):
-            function(row.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p))
-        assert (found[:, -1] == 7.5).all()
-        return found[:, :-1].reshape(shape)
+        found = np.full((len(like), int(np.prod(like.shape[1:])) + 1), 7, like.dtype)
+        for row in zip(*rows, found, strict=True):
+            function(*map(pointer, row))
+        assert (found[:, -1] == 7).all()
+        return found[:, :-1].reshape(like.shape)
+
+
+def pointer(row: np.ndarray) -> ctypes.c_void_p:
+    assert row.flags.c_contiguous
+    return row.ctypes.data_as(ctypes.c_void_p)
 
 
 def check(model: Any, folder: Path, table: Any, numbers: np.ndarray | None = None) -> Compiled:
     """Compare bytes, and return the functions; ``numbers`` replace the result of :func:`to_numbers` for the table."""
     compiled = Compiled(model, folder)
     numbers = to_numbers(model, table) if numbers is None else numbers
-    wanted = predictions(model, table)
-    classify = hasattr(model, "classes_")
-    assert compiled.numbers("predict_proba" if classify else "predict", numbers, wanted.shape).tobytes() == wanted.tobytes()
-    if classify:
-        assert np.array_equal(model.classes_[compiled.labels(numbers)], model.predict(table))
+    wanted, found = predictions(model, table), model.predict(table)
+    isolates, classes = hasattr(model, "score_samples"), getattr(model, "classes_", None)
+    method = "score_samples" if isolates else "predict" if classes is None else "predict_proba"
+    assert compiled.fill(method, numbers, like=wanted).tobytes() == wanted.tobytes()
+    if isinstance(classes, list):
+        places = compiled.fill("predict", numbers, like=np.zeros(found.shape, np.intc))
+        assert all(np.array_equal(own[mine], one) for own, mine, one in zip(classes, places.T, found.T, strict=True))
+    elif isolates or classes is not None:
+        places = compiled.places(numbers)
+        assert np.array_equal(places if isolates else classes[places], found)
     if hasattr(model, "decision_function"):
         raw = model.decision_function(table)
-        assert compiled.numbers("decision_function", numbers, raw.shape).tobytes() == raw.tobytes()
+        assert compiled.fill("decision_function", numbers, like=raw).tobytes() == raw.tobytes()
     return compiled
 
 
@@ -76,7 +102,7 @@ def wild_rows(model: Any) -> np.ndarray:
     return np.concatenate([X, rng.choice(WILD, (60, X.shape[1])), near, np.nextafter(near, np.inf), near.astype(np.float32)])
 
 
-@parametrized(TREES + BOOSTING + BAGS)
+@parametrized(TREES + BOOSTING + BAGS + BEYOND)
 def test_predictions_are_equal(case: Case, tmp_path: Path) -> None:
     model = case.fit()
     check(model, tmp_path, wild_rows(model))
@@ -87,6 +113,24 @@ def test_bags_of_classifiers(labels: np.ndarray, loss: str, tmp_path: Path) -> N
     booster = dtrees.GradientBoostingClassifier(n_estimators=4, min_samples_leaf=2, loss=loss)
     model = dtrees.BaggingClassifier(booster, n_estimators=3, random_state=0).fit(X, labels)
     check(model, tmp_path, wild_rows(model))
+
+
+@pytest.mark.parametrize("case", [Case("GradientBoostingRegressor", {}, "positive"), Case("GradientBoostingClassifier", {}, "three")])
+def test_scores_of_rows_to_start_from(case: Case, tmp_path: Path) -> None:
+    y = TARGETS[case.target]
+    margin = np.stack([SIGNAL, -SIGNAL, 0 * SIGNAL], axis=1)[:, : 3 if case.target == "three" else 1].copy()
+    model = getattr(dtrees, case.name)(n_estimators=4, loss="log_loss" if case.target == "three" else "poisson").fit(
+        X, y, base_margin=margin
+    )
+    compiled, found = Compiled(model, tmp_path), model.predict(X, margin)
+    if case.target != "three":
+        assert compiled.fill("predict", X, margin, like=found).tobytes() == found.tobytes()
+        return
+    assert np.array_equal(model.classes_[compiled.places(X, margin)], found)
+    for method in ("predict_proba", "decision_function"):
+        found = getattr(model, method)(X, margin)
+        assert compiled.fill(method, X, margin, like=found).tobytes() == found.tobytes()
+    assert "base_margin holds the 3 raw score(s)" in to_c(model)
 
 
 @pytest.mark.parametrize("kind", ["DecisionTree", pytest.param("RandomForest", marks=pytest.mark.slow), "ExtraTrees", "GradientBoosting"])
@@ -188,12 +232,6 @@ def test_fast_mathematics_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_carried_is_refused() -> None:
     model = dtrees.GradientBoostingRegressor(n_estimators=2, init=LinearRegression()).fit(FULL, SIGNAL)
     with pytest.raises(ValueError, match=r"starts from an estimator \(init=LinearRegression\), which C cannot carry"):
-        to_c(model)
-    model = dtrees.GradientBoostingRegressor(n_estimators=2).fit(FULL, SIGNAL, base_margin=SIGNAL)
-    with pytest.raises(ValueError, match="was fitted with base_margin, and C has no place for the scores of rows"):
-        to_c(model)
-    model = dtrees.DecisionTreeClassifier(max_depth=2).fit(FULL, np.column_stack([TWO, LABELS]))
-    with pytest.raises(ValueError, match="has 2 targets with classes of their own, and C is given several targets of regressors only"):
         to_c(model)
 
 

@@ -146,7 +146,7 @@ def test_files_and_other_tools(tmp_path: Path) -> None:
     whole = dtrees.IsolationForest(8, contamination=0.1, random_state=0).fit(X)
     assert all(a.equals(b) for a, b in zip(further._trees.groups[0], whole._trees.groups[0], strict=True))
     assert further.offset_ == whole.offset_
-    for carry in (dtrees.to_c, dtrees.to_onnx, dtrees.to_xgboost, dtrees.to_treelite, dtrees.to_jax, dtrees.to_sklearn):
+    for carry in (dtrees.to_onnx, dtrees.to_xgboost, dtrees.to_treelite, dtrees.to_jax, dtrees.to_sklearn):
         with pytest.raises((ValueError, TypeError), match=re.escape("is an IsolationForest")):
             carry(model)
     lengths = -np.log2(-model.score_samples(X[:20]))
