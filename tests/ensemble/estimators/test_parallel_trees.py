@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
+from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.split.numbers import hashing
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make, trees
 
@@ -131,6 +132,36 @@ def test_a_checkpoint_in_the_middle(parameters, tmp_path):
     with pytest.raises(Cut):
         make(Classifier, **parameters).fit(X, LABELS, callbacks=[cut], **options)
     assert_same_trees(make(Classifier, **parameters).fit(X, LABELS, **options), make(Classifier, **parameters).fit(X, LABELS))
+
+
+def gap_to_xgboost(kind, y, learning_rate, n_parallel):
+    """Return the largest difference from XGBoost's raw predictions, relative to their range, where nothing is drawn."""
+    xgboost = pytest.importorskip("xgboost")
+    common = {"n_estimators": 6, "learning_rate": learning_rate, "max_depth": 3, "reg_lambda": 1.0, "min_child_weight": 1.0}
+    classify, single = kind is Classifier, FULL.astype(np.float32)
+    theirs = (xgboost.XGBClassifier if classify else xgboost.XGBRegressor)(
+        num_parallel_tree=n_parallel, tree_method="exact", base_score=float(np.mean(y)), n_jobs=1, **common
+    ).fit(single, y.astype(float))
+    ours = kind(n_parallel_trees=n_parallel, min_samples_leaf=1, split_shrinkage=0.0, max_features=None, **common).fit(single, y)
+    wanted = theirs.predict(single, output_margin=True)
+    return np.abs((ours.decision_function if classify else ours.predict)(single) - wanted).max() / np.ptp(wanted)
+
+
+@pytest.mark.filterwarnings("ignore:n_parallel_trees=. has no effect")
+@pytest.mark.parametrize(("kind", "y"), [(Regressor, SIGNAL), (Classifier, SIGNAL > 0)])
+@pytest.mark.parametrize("learning_rate", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n_parallel", [1, 2, 5])
+def test_without_draws_predictions_are_xgboosts(kind, y, learning_rate, n_parallel):
+    """Each of K equal trees gets 1/K of the learning rate; XGBoost computes in float32."""
+    assert gap_to_xgboost(kind, y, learning_rate, n_parallel) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:n_parallel_trees=. has no effect")
+@pytest.mark.parametrize("wrong", [1.0, 2.0**-0.5, 0.25])
+def test_another_share_of_the_learning_rate_is_not_xgboosts(wrong, monkeypatch):
+    """The comparison tells 1/2 from other factors for two trees."""
+    monkeypatch.setattr(BoostingPlan, "shrinkage", property(lambda plan: plan.learning_rate * wrong))
+    assert gap_to_xgboost(Regressor, SIGNAL, 0.3, 2) > 0.02
 
 
 def test_as_good_as_xgboosts():
