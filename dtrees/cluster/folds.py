@@ -121,7 +121,7 @@ class SharedTable:
 
     def load(self, y: Any, weight: NDArray[np.float64], options: LoadOptions, futures: list[Future]) -> Table:
         """Return the table with the weights of a fold; futures created for these are appended to ``futures``."""
-        key = options.n_trees is None, options.out_of_bag, options.categories, options.bag, options.rows_refusal, options.fetch_X
+        key = options.n_trees is None, options.out_of_bag, options.categories, options.bag, options.wants, options.fetch_X
         if key not in self._loaded:
             self._loaded[key] = _BACKEND.load(self.collection, y, np.ones(self.n_rows), replace(options, single_use=False))
         table = self._loaded[key]

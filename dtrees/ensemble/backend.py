@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtrees.engine.plan.plans import Callback
+from dtrees.engine.plan.wants import Want
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary
 
@@ -165,8 +166,8 @@ class LoadOptions:
         Whether there is a y; otherwise a number that depends on its position replaces the target of each row.
     remembered : int
         Number of boosted trees, for each output, whose node numbers are stored for all rows, a byte each.
-    rows_refusal : str or None
-        The reason why trees cannot be grown by rows, if it is known without the table.
+    wants : tuple of Want
+        Requirements on the placement of the table.
     """
 
     classify: bool
@@ -184,7 +185,7 @@ class LoadOptions:
     n_outputs: int = 1
     target: bool = True
     remembered: int = 0
-    rows_refusal: str | None = None
+    wants: tuple[Want, ...] = ()
 
 
 @dataclass(frozen=True)

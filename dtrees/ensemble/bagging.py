@@ -20,6 +20,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
+from dtrees.engine.plan.wants import BAG, Want
 from dtrees.ensemble.backend import Output, Placement, Table
 from dtrees.ensemble.callbacks import called_together, grow_interruptibly
 from dtrees.ensemble.compat import HasMethods, check_parameters
@@ -340,8 +341,9 @@ class Bagging(BagParameters, Model):
             raise ValueError("oob_score=True is only available if bootstrap=True")
         callback = called_together(callbacks)
         backend, table = template._load(
-            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, multi_output=self._MULTI_OUTPUT
-        )
+            X, y, sample_weight, keep=False, n_trees=self.n_estimators, out_of_bag=self.oob_score, bag=True, wants=self._wants(),
+            multi_output=self._MULTI_OUTPUT,
+        )  # fmt: skip
         template._check_classes(table)
         self._take_columns(template)
         self.placement_ = template.placement_
@@ -360,6 +362,9 @@ class Bagging(BagParameters, Model):
         self._drawn = (draws, table.n_rows, table.weight) if here else None
         self._score_out_of_bag(backend, table, grown)
         return self
+
+    def _wants(self) -> tuple[Want, ...]:
+        return (BAG,)
 
     def _template(self) -> Any:
         """Return the booster to be fitted, without trees, after checking its parameters.

@@ -24,13 +24,13 @@ from distributed import Client
 from dtrees.cluster.data.columns import load_columns
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, joined, lengths_by_target
-from dtrees.cluster.data.placement import Plan, check_placement, partition_holders, place, share_out
+from dtrees.cluster.data.placement import Plan, check_placement, partition_holders, place, possible, share_out
 from dtrees.cluster.data.rows import load_rows
 from dtrees.cluster.data.tables import Encoding
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import bytes_of_results
-from dtrees.engine.rows.refusal import too_many_rows
+from dtrees.engine.plan.wants import SPARSE, of_rows
 from dtrees.ensemble.backend import LoadOptions, Table
 from dtrees.ensemble.input.schema import Schema, checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights
@@ -62,9 +62,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     ValueError
         If trees cannot grow where they are to be placed, before anything is loaded.
     """
-    whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
-    check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
-    _check_rows_may_stay(options.rows_refusal)
+    check_placement(current_fit().settings.placement, options.wants)
     if options.target and not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, multi_output=options.multi_output)
     before = worker_capacities(client)
@@ -74,16 +72,15 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
-        if parts.cells is not None:
-            whole = "X is sparse, and trees of a sparse table are grown whole"
-            check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
+        wants = (*options.wants, *([] if parts.cells is None else [SPARSE]), *of_rows(sum(parts.lengths)))
+        check_placement(current_fit().settings.placement, wants)
         here = checked_table(joined(tasks.waiter.gather(parts.X))) if options.fetch_X else None
         if parts.margin is not None:
             margin = joined(tasks.waiter.gather(parts.margin))
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        plan, shares = _plan(tasks, parts, sizes, capacities, options)
+        plan, shares = _plan(tasks, parts, sizes, capacities, options.n_trees, possible(wants))
         plan.publish(capacities)
         encoding = Encoding(schema, summary.classes, options.estimator_name, options.multi_output, plan.placement.storage == "disk")
         columns: Any
@@ -95,25 +92,17 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
-def _check_rows_may_stay(refusal: str | None) -> None:
-    """Raise a ValueError if rows are to stay on their workers, and there is a reason why they cannot."""
-    if refusal is not None and current_fit().settings.placement == "rows":
-        raise ValueError(f'{refusal}. Place it by columns: placement="sharded"')
-
-
 def _plan(
-    tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], options: LoadOptions
+    tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], n_trees: int | None, placements: Sequence[str]
 ) -> tuple[Plan, Mapping[str, Sequence[int]]]:
-    """Return the plan of what each worker will hold, and, by rows, which partitions each worker keeps."""
-    settings, only_whole = current_fit().settings, options.bag or parts.cells is not None
-    refusal = options.rows_refusal or too_many_rows(sizes.n_rows)
-    _check_rows_may_stay(refusal)
+    """Return the plan of what each worker will hold, by one of these placements, and, by rows, which partitions each worker keeps."""
+    settings, only_whole = current_fit().settings, "sharded" not in placements
     shares: dict[str, list[int]] = {}
-    if settings.placement == "rows" or (settings.placement == "auto" and refusal is None and not only_whole):
+    if settings.placement == "rows" or (settings.placement == "auto" and "rows" in placements):
         threads = {worker: capacity.threads for worker, capacity in capacities.items()}
         shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
     rows = {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()} or None
-    plan = place(sizes, capacities, settings.placement, options.n_trees, only_whole=only_whole, rows=rows, storage=settings.storage)
+    plan = place(sizes, capacities, settings.placement, n_trees, only_whole=only_whole, rows=rows, storage=settings.storage)
     return plan, shares
 
 

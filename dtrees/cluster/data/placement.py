@@ -27,9 +27,10 @@ from distributed import Client, Future
 from dtrees.cluster.data import memory
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
-from dtrees.cluster.reliability.fit import current_fit
+from dtrees.cluster.reliability.fit import PLACEMENTS, current_fit
 from dtrees.cluster.transport.clients import holders, threads_of_workers
 from dtrees.cluster.transport.events import publish
+from dtrees.engine.plan.wants import ALL_ROWS, IN_TURN, WHOLE_TABLE, Want
 from dtrees.ensemble.backend import Placement
 from dtrees.split.policy import DELEGATED_COLUMNS
 
@@ -38,6 +39,8 @@ logger = logging.getLogger("dtrees.cluster")
 #: The capacities of workers, by address.
 Capacities = Mapping[str, WorkerCapacity]
 _AS_ASKED = "as asked for by placement"
+#: The requirements (:mod:`dtrees.engine.plan.wants`) that placements do not meet.
+_LACKS = {"rows": {ALL_ROWS, WHOLE_TABLE}, "sharded": {WHOLE_TABLE}, "replicated": {IN_TURN}}
 #: With this many workers, or fewer, a forest that fits no single worker may grow by columns. With a third of the columns tried in a node,
 #: the busiest of two workers and the coordinator took 0.18 s a tree by rows and 0.13 by columns for 100,000 x 28, 0.12 and 0.46 for 40,000
 #: x 100. By columns, each worker divides all rows.
@@ -87,18 +90,16 @@ class Plan:
         publish(current_fit().name, "placed", placement=kind, reason=placement.reason, **facts)
 
 
-def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
-    """Raise ValueError if trees cannot grow with a placement; ``whole`` is a description if a worker must have all columns."""
-    if whole and placement in ("sharded", "rows"):
-        raise ValueError(
-            f"placement is {placement!r}, but {whole}, which wants all columns on a worker; wants one of auto, one-worker"
-            f"{'' if boosting else ', replicated'}"
-        )
-    if boosting and placement == "replicated":
-        raise ValueError(
-            "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
-            "grow trees of their own; wants one of auto, one-worker, sharded, rows"
-        )
+def possible(wants: Collection[Want]) -> list[str]:
+    """Return the placements that meet the requirements of a fit."""
+    return [placement for placement in PLACEMENTS if not _LACKS.get(placement, set()) & {want.what for want in wants}]
+
+
+def check_placement(placement: str, wants: Collection[Want]) -> None:
+    """Raise ValueError if a placement does not meet the requirements of a fit."""
+    for want in wants:
+        if want.what in _LACKS.get(placement, ()):
+            raise ValueError(f"placement is {placement!r}, but {want.reason}; wants one of {', '.join(possible(wants))}")
 
 
 def place(

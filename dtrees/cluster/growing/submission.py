@@ -181,7 +181,7 @@ def _submit(
         raise TypeError("model has callbacks of scikit-learn (set_callbacks), but submit does not wait; take them off, or call fit")
     settings, X = Settings.read(max_restarts=max_restarts, placement=placement), given["X"]
     if is_lazy(X):
-        check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
+        check_placement(settings.placement, () if settings.placement == "auto" else model._wants())
     elif placement not in (None, "auto", "one-worker"):
         raise ValueError(
             f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which one worker fits by itself; wants a Dask DataFrame "

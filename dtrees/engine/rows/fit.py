@@ -16,7 +16,6 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.rows.forest_trees import rows_to_send
-from dtrees.engine.rows.refusal import too_many_rows
 from dtrees.engine.rows.whole import scores_of_all
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
 from dtrees.engine.shard.fit import ShardsFit
@@ -25,17 +24,9 @@ from dtrees.tree.tree import Tree
 
 
 class RowsFit(ShardsFit):
-    """A fit over shards of rows; see :class:`~dtrees.engine.shard.fit.ShardsFit`.
-
-    Raises
-    ------
-    ValueError
-        If there are too many rows.
-    """
+    """A fit over shards of rows; see :class:`~dtrees.engine.shard.fit.ShardsFit`."""
 
     def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan) -> None:
-        if refusal := too_many_rows(executor.n_rows):
-            raise ValueError(refusal)
         super().__init__(executor, plan)
         self._edges: Edges | None = None
         self._ranges: list[NDArray[np.int64]] = []

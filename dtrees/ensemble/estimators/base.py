@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.wants import Want, of_criterion
 from dtrees.ensemble.backend import LoadOptions, Output, Placement, Table
 from dtrees.ensemble.callbacks import SklearnCallbacks, shown, with_bars
 from dtrees.ensemble.compat import (
@@ -37,6 +38,7 @@ from dtrees.ensemble.compat import (
 from dtrees.ensemble.estimators.inspection import Explaining, copy_of
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
+from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
@@ -88,6 +90,10 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
     def _columns_of_y(self) -> bool | str:
         """The columns that y may have; see :func:`~dtrees.ensemble.input.target.check_target`."""
         return self._MULTI_OUTPUT
+
+    def _wants(self) -> tuple[Want, ...]:
+        """Return the requirements of a fit, by its parameters, on the placement of its table."""
+        return of_criterion(rules.CRITERION_ALIASES.get(self.criterion, self.criterion))
 
     def _check_fitted(self) -> None:
         """Raise NotFittedError before fit."""
@@ -202,7 +208,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         # Names are checked first, before any expensive step.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose = {"multi_output": self._columns_of_y, **purpose, "categories": chosen.named}
+        purpose = {"multi_output": self._columns_of_y, "wants": self._wants(), **purpose, "categories": chosen.named}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)

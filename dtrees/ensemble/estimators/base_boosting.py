@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Dropout, Rules, Stalling, Stopping
-from dtrees.engine.rows.refusal import rows_placement_refusal
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Dropout, Stalling, Stopping
+from dtrees.engine.plan.wants import Want, of_loss
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grow_interruptibly, split_callbacks, with_monitor
 from dtrees.ensemble.compat import sklearn_metric
@@ -285,7 +285,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             keep=keep,
             sets=sets,
             remembered=self.n_estimators * self.n_parallel_trees if self.drop_rate > 0 else 0,
-            rows_refusal=self._rows_refusal(None if stalls else scorer),
             base_margin=base_margin,
             n_outputs=int(np.size(loss_parameters.get("alpha", 0.0))),
             fetch_X=self.init is not None and not self._init_is_zero,
@@ -343,13 +342,8 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         assert self.n_iter_no_change is not None
         return Stalling(int(self.n_iter_no_change), 0, n_metrics, float(self.tol), scorer is not None)
 
-    def _rows_refusal(self, scorer: Any) -> str | None:
-        """Return the reason why these parameters do not support placement by rows, independent of the table; None if they do."""
-        n_classes = 2 if is_classifier(self) else 0
-        loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
-        first_order = self.criterion == "squared_error"
-        plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
-        return rows_placement_refusal(plan, self.loss)
+    def _wants(self) -> tuple[Want, ...]:
+        return of_loss(registry.loss_for(self.loss, 2 if is_classifier(self) else 0, self._parameters_of_loss()), self.loss)
 
     def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
         """Return the metrics and the scorer; raise ValueError for invalid combinations of parameters."""

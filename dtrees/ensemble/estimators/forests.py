@@ -236,8 +236,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         ValueError
             If a parameter or the data is invalid.
         """
-        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
-        return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval, rows_refusal=refusal)
+        return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval)
 
     def _fit(
         self,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
+from dtrees.engine.plan.wants import WEIGHTS_OF_ALL
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import Monitor
 from dtrees.ensemble.compat import Interval, OutlierMixin, StrOptions
@@ -181,10 +182,8 @@ class IsolationForest(OutlierMixin, Forest):
         ValueError
             If a parameter or the data is invalid.
         """
-        weighted = sample_weight is not None and not self.bootstrap
-        refusal = 'placement="rows" does not take sample_weight without bootstrap: who draws a row once must know the weights of all'
-        how = callbacks, monitor, checkpoint, checkpoint_interval
-        self._fit(X, None, sample_weight, *how, target=False, rows_refusal=refusal if weighted else None)
+        wants = () if sample_weight is None or self.bootstrap else (WEIGHTS_OF_ALL,)
+        self._fit(X, None, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval, target=False, wants=wants)
         self.offset_ = -0.5
         if self.contamination != "auto":
             self.offset_ = float(np.percentile(in_memory(self.score_samples(X))[0], 100.0 * float(self.contamination)))

@@ -87,8 +87,7 @@ class SingleTree(TreeParameters, TreeEstimator):
         """
         callback = called_together(callbacks)
         random_splits = self.splitter == "random"
-        refusal = rules.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
-        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
+        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True)
         rules.check_targets(self, table)
         factors = rules.class_weights(getattr(self, "class_weight", None), table, by_rows=True)
         plan = rules.forest_plan(self, table, factors, rules.draw_seed(self.random_state), random_splits=random_splits)

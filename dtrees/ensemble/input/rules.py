@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
-from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.input.by_size import is_auto, resolved_value
 from dtrees.ensemble.input.named_columns import interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
@@ -245,15 +244,6 @@ def forest_plan(
     n_rows, several = table.rows_that_count(class_weight), bool(table.targets)
     rules = rules_for(estimator, estimator.criterion, n_rows, random_splits=random_splits, several=several)
     return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
-
-
-def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:
-    """Return the reason why trees and forests with these parameters do not support placement by rows, independent of the table.
-
-    None if they do.
-    """
-    rules = Rules(CRITERION_ALIASES.get(criterion, criterion), 1, 1, random_splits=random_splits)
-    return rows_placement_refusal(ForestPlan(rules, 0))
 
 
 def _quantile(estimator: Any, criterion: str) -> float:

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from benchmarks.local_rows import LocalRowsExecutor, PayloadsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
-from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.wants import ALL_ROWS, ROUNDS, of_criterion, of_loss
 from dtrees.engine.protocol import exchange
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import StaleMessage
 from dtrees.engine.rows import flagged_rows, levels, rows_in_tree
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
 from dtrees.ensemble.objective.registry import CustomObjective
@@ -37,7 +36,7 @@ from tests.engine.problems import (
     spread,
     trees_of,
 )
-from tests.engine.shards import rules, wild_table
+from tests.engine.shards import wild_table
 
 # --- boosting over shards of rows: ordered sums and losses, objectives and scorers of all rows, refusals ---
 
@@ -162,16 +161,15 @@ class MeasuresOtherwise(SquaredError):
     measures_leaves = True
 
 
-def test_refusals_name_the_parameter() -> None:
-    plan = boosting().problem(10).plan
-    assert rows_placement_refusal(plan) is None
-    assert "loss='mine'" in str(rows_placement_refusal(replace(plan, loss=MeasuresOtherwise()), "mine"))
-    forest = ForestPlan(rules("squared_error", 3), seed=0)
-    assert rows_placement_refusal(forest) is None
-    assert rows_placement_refusal(replace(forest, targets=(1, 1))) is None
-    for random_splits in (False, True):
-        plan = replace(forest, rules=rules("absolute_error", 3, random_splits=random_splits))
-        assert "criterion='absolute_error'" in str(rows_placement_refusal(plan))
+def test_what_wants_all_rows_in_one_place() -> None:
+    assert of_loss(SquaredError(), "squared_error") == (ROUNDS,)
+    rounds, other = of_loss(MeasuresOtherwise(), "mine")
+    assert (rounds, other.what) == (ROUNDS, ALL_ROWS)
+    assert "loss='mine'" in other.reason
+    assert of_criterion("squared_error") == ()
+    (by_order,) = of_criterion("absolute_error")
+    assert by_order.what == ALL_ROWS
+    assert "criterion='absolute_error'" in by_order.reason
 
 
 # --- rows in flagged parts sent in batches: parts of each batch, the same splits, and bounded memory ---
