@@ -178,16 +178,16 @@ def _check_converges(losses: tuple[float, float], plan: BoostingPlan, initial: N
     # If rounds draw rows, successive losses are on different rows.
     if is_finite and (plan.subsample < 1.0 or now - before <= abs(before)):
         return
-    advice = f"wants a smaller learning_rate than {plan.learning_rate}"
+    advice = f"lower learning_rate (now {plan.learning_rate})"
     if not is_finite:
         raise ValueError(
-            f"boosting has diverged: after round {rounds[1]} the mean loss of the training rows is {now}, and gradients are no "
-            f"finite numbers any more; {advice}, or y and sample_weight divided by a constant if they are huge"
+            f"boosting has diverged: the mean loss of the training rows is {now} after round {rounds[1]}; {advice}, or divide y and "
+            "sample_weight by a constant if they are huge"
         )
     if now > plan.loss.negligible(initial if initial.ndim == 1 else initial.mean(axis=1)):
         raise ValueError(
             f"boosting has diverged: the mean loss of the training rows was {before:g} after round {rounds[0]} and is {now:g} "
-            f"after round {rounds[1]}; {advice}, or a larger reg_lambda"
+            f"after round {rounds[1]}; {advice}, or raise reg_lambda"
         )
 
 

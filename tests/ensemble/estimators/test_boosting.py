@@ -104,7 +104,7 @@ def test_early_stopping(kind):
 )
 def test_a_fit_that_diverges_ends_with_an_error_that_names_the_cause(y, learning_rate):
     kind = dtrees.GradientBoostingRegressor if y is SIGNAL else dtrees.GradientBoostingClassifier
-    message = rf"boosting has diverged: .*after round \d+.* a smaller learning_rate than {re.escape(str(learning_rate))}"
+    message = rf"boosting has diverged: .*after round \d+; lower learning_rate \(now {re.escape(str(learning_rate))}\)"
     model = make(kind, learning_rate=learning_rate, n_estimators=300)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
