@@ -18,7 +18,7 @@ from dtrees.cli.errors import CommandError
 from dtrees.cli.models import FAMILIES
 from dtrees.version import DISTRIBUTION, pip_install
 
-#: On which results, messages or pickles depend.
+#: Packages on which results, messages or pickles depend.
 _PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
 
 

@@ -89,7 +89,7 @@ class Display:
         self.stdout.print(Text(message))
 
     def scores(self, title: str, scores: Sequence[Score], baseline: str) -> None:
-        """Print figures of a model beside those of the baseline."""
+        """Print scores of a model and of the baseline."""
         rows = []
         for score in scores:
             model, trivial = (f"{value:.4f}" if score.greater_is_better else _figure(value) for value in (score.model, score.baseline))

@@ -75,7 +75,7 @@ def train_and_score(
         with display.stage("Calibrating intervals"):
             estimator.calibrate(calibration[columns], calibration[options.target])
         display.note(f"Intervals are calibrated on {plural(len(estimator.conformity_scores_), 'further row')}.")
-    if options.output:  # before scoring: if that fails, the work of the fit is not lost
+    if options.output:  # before scoring: if that fails, the fitted model is not lost
         dtrees.save(estimator, options.output)
     if test is not None:
         with display.stage("Scoring"):
@@ -127,7 +127,7 @@ def _rows_and_task(inputs: Inputs, options: Any, display: Display) -> tuple[str,
 
 
 def check(options: Any) -> dict[str, Any]:
-    """Check all that can be checked before a cluster is started and files are looked at; return the parameters of the model."""
+    """Check all options that can be checked before starting a cluster and reading files; return the parameters of the model."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
     if options.validation is not None and options.model != "boosting":
@@ -175,7 +175,7 @@ class Inputs:
         self.columns: list[str] = []
 
     def find(self, client: Any) -> None:
-        """Check that files are there, for a client's workers if not here, and have the columns that options name."""
+        """Check that files exist, here or for a client's workers, and have the columns that options name."""
         options, self._client = self._options, client
         table = tables.find_table(options.data, options.form, client)
         self._display.repeated_names(options.data, table.repeated)
@@ -277,7 +277,7 @@ _NO_OPTION = dict.fromkeys(("test_size", "test", "validation", "checkpoint", "ch
 
 
 def demo(*, rows: int, data: str | None, **options: Any) -> None:
-    """Carry out the command: ``rows`` of a synthetic table, the file to store them in, and options of ``dtrees fit``."""
+    """Run the command: ``rows`` of a synthetic table, a file to store them in, and options of ``dtrees fit``."""
     display = Display(as_json=options["as_json"])
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")

@@ -36,7 +36,7 @@ def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> An
     Raises
     ------
     CommandError
-        If the estimator has no such parameter for this task.
+        If the estimator does not have such a parameter for this task.
     """
     estimator_class = _estimator_class(model, "Classifier" if task == "classification" else "Regressor")
     known = estimator_class().get_params(deep=False)
@@ -54,7 +54,7 @@ def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
     known = {name for task in ("Classifier", "Regressor") for name in _estimator_class(model, task)().get_params(deep=False)}
     for parameter in parameters:
         if parameter not in known:
-            from dtrees.ensemble.estimators.parameters import suggestion  # brings in scikit-learn
+            from dtrees.ensemble.estimators.parameters import suggestion  # imports scikit-learn
 
             raise CommandError(
                 f"--model {model} has no parameter {parameter!r}. {suggestion(parameter, sorted(known - set(_SET_ELSEWHERE)))}"
@@ -65,7 +65,7 @@ def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
 
 
 def _problem(estimator_class: Any, parameters: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the values of those parameters that an estimator has."""
+    """Return the problem with the values of an estimator's parameters, if any."""
     estimator = estimator_class()
     known = estimator.get_params(deep=False)
     try:

@@ -66,14 +66,14 @@ def predict(
             raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
             frame = tables.read_table(table, client, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
-            # On a cluster partitions are predicted side by side, here one after the other with all cores.
+            # On a cluster partitions are predicted in parallel, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
             meta = predict_part(frame._meta, estimator, features, kept, added, coverage)
             predicted = frame.map_partitions(predict_part, sent, features, kept, added, coverage, meta=meta)
             with atomic_file(output) as file:
                 n_rows = _write_frames(output, file, _partitions(predicted, client))
-    tell = display.result if os.path.isfile(output) else display.note  # where they went to stdout, nothing else must
+    tell = display.result if os.path.isfile(output) else display.note  # if predictions went to stdout, nothing else may be printed there
     tell(f"Wrote {plural(n_rows, 'prediction')} to {output}")
 
 
@@ -255,7 +255,7 @@ def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str
 
 
 def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()) -> list[str]:
-    """Return the model's columns, which the table must have; for a model fitted without names, all of the table's but the targets."""
+    """Return the model's columns, which the table must have; for a model without names, all of the table's except the targets."""
     wanted = getattr(estimator, "feature_names_in_", None)
     if wanted is None:
         names = [name for name in table.names if name not in targets]

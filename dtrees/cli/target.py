@@ -184,7 +184,7 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
 
 
 def number_as_text(values: Collection[Any]) -> str | None:
-    """Return an example where all values are text that looks like numbers, some of which a parser does not take for such; None otherwise.
+    """Return an example if all values are text that looks like numbers, some of which cannot be parsed; otherwise None.
 
     >>> number_as_text(["1,5", "12,25", "3"])
     '1,5'
@@ -403,7 +403,7 @@ def sum_over_parts(function: Callable[..., Any], estimator: Any, rows: Any, clie
     """Return the sum of what ``function(part, estimator, *arguments)`` returns for the partitions of a Dask DataFrame."""
     import dask
 
-    # Under a key of its own: the one of the same model that was sent before may be on its way out.
+    # With a new key: the one of an earlier copy of the same model may be about to be released.
     shared = (
         dask.delayed(estimator, pure=False, traverse=False) if client is None else client.scatter(estimator, broadcast=True, hash=False)
     )

@@ -14,14 +14,14 @@ from dtrees.cli.fit import Inputs, check, conclude, train_and_score
 from dtrees.engine.threads import available_cores
 from dtrees.version import needed
 
-#: What ``dtrees fit`` has, and the search has not.
+#: Options of ``dtrees fit`` that the search does not have.
 _NO_OPTION = dict.fromkeys(("validation", "checkpoint", "checkpoint_interval", "scheduler", "intervals"))
 #: The most rounds of boosting, unless ``n_estimators`` is set: trials end when they do not improve.
 _MOST_ROUNDS = 1000
 
 
 def tune(**given: Any) -> None:
-    """Carry out the command; the arguments are its options."""
+    """Run the command with its options as arguments."""
     options = SimpleNamespace(**given, **_NO_OPTION)
     if (options.storage is None) != (options.study is None):
         raise click.UsageError("--storage and --study go together: where studies are kept, and which one this is")
@@ -56,7 +56,7 @@ def _search(estimator: Any, X: Any, y: Any, watched: Any, options: Any, display:
         estimator, X, y, n_trials=options.trials, timeout=options.timeout, cv=options.folds, scoring=options.scoring, n_jobs=options.jobs,
         random_state=options.seed, storage=options.storage, study_name=options.study, callbacks=[tell],
     )  # fmt: skip
-    model.n_jobs = None  # as of dtrees fit
+    model.n_jobs = None  # as in dtrees fit
     display.note(f"Tuning: {plural(len(study.trials), 'trial')} in {time.monotonic() - start:.1f} s")
     best = study.best_trial
     parameters = {**best.params} | ({"n_estimators": model.n_estimators} if options.model == "boosting" else {})

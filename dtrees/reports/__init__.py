@@ -1,14 +1,14 @@
 """Report a model and its scores for some rows as one HTML page.
 
 ``report``
-    the page, put together; what users call.
+    the page; the function that users call.
 ``rows``
     the rows that it is about: those given, or a sample of them; one target after the other, and scores of the model beside those of a
     trivial prediction.
 ``facts``
-    what the model is: parameters, sizes, where it was fitted, with which versions; what the columns of the rows hold.
+    facts about the model: parameters, sizes, where it was fitted, with which versions; and about the columns of the rows.
 ``figures``
-    pictures, as SVG that can stand in the page.
+    pictures, as SVG inside the page.
 ``behaviour``
     more pictures: importances of columns, how predictions depend on columns, and Shapley values.
 ``slices``

@@ -17,9 +17,9 @@ from dtrees.plots import plot_importance
 from dtrees.reports.figures import Picture, drawn, plot_in
 from dtrees.reports.rows import Losses, Rows, Target
 
-#: Rows of wide tables are so many that they have no more cells, but no fewer than these.
+#: Most cells of the rows used, which limits the rows of wide tables, and the fewest rows.
 _MAX_CELLS, _LEAST_ROWS = 20_000_000, 100
-#: How many columns are shuffled, how often, and in how many rows.
+#: Most columns that are shuffled, repetitions, and rows for it.
 _MAX_SHUFFLED, _N_REPEATS, _ROWS_SHUFFLED = 20, 3, 2000
 #: Most columns, and rows, of dependence plots.
 _MAX_COLUMNS, _ROWS_OF_DEPENDENCE = 5, 500
@@ -47,7 +47,7 @@ class Looked:
 
     @classmethod
     def of(cls, model: Any, rows: Rows) -> Looked:
-        """Return the rows of a report, fewer of a wide table."""
+        """Return the rows of a report, fewer for a wide table."""
         n_rows = max(_LEAST_ROWS, _MAX_CELLS // model.n_features_in_)
         sample, several = Sample.of(model, rows.X, n_rows, base_margin=rows.base_margin), getattr(model, "n_outputs_", 1) > 1
         chosen = [i for i, key in enumerate(sample.outputs.keys) if not several or (key[0] if isinstance(key, tuple) else key) == 0]
@@ -86,9 +86,9 @@ def by_shuffling(looked: Looked) -> Picture:
 
 
 def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
-    """Return how much the loss rises when a column is shuffled, shape (n_features, n_repeats).
+    """Return the increase of the loss when a column is shuffled, shape (n_features, n_repeats).
 
-    Columns that are not looked at have the smallest rise of all.
+    Columns that are not shuffled get the smallest increase of all.
     """
     sample, target, before = looked.sample, looked.target, looked.losses.mean()
     random = np.random.default_rng(0)

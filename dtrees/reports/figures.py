@@ -17,9 +17,9 @@ from dtrees.node_texts import NodeOptions, NodeTexts
 from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
 from dtrees.reports.rows import Target, importances_of
 
-#: Of more classes, only the most frequent ones are drawn.
+#: With more classes, only the most frequent ones are drawn.
 _MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8
-#: Of more rows, so many are drawn as points.
+#: With more rows, this many are drawn as points.
 _MAX_POINTS = 2000
 _BINS = 10
 
@@ -141,7 +141,7 @@ def _of_numbers(target: Target) -> Iterator[Picture]:
 
 
 def _means(ax: Any, target: Target) -> None:
-    """Draw mean actual values against mean predicted ones."""
+    """Draw mean true values against mean predictions."""
     groups = np.array_split(np.argsort(target.predicted, kind="stable"), _BINS)
     weight = np.ones(len(target.actual)) if target.weight is None else target.weight
     groups = [rows for rows in groups if weight[rows].sum() > 0]

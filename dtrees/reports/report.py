@@ -20,7 +20,7 @@ from dtrees.reports import behaviour, facts, figures
 from dtrees.reports.rows import Rows, scores_of, take_rows
 from dtrees.reports.slices import means_named, worst_slices
 
-#: Of more columns, or targets, these are shown.
+#: Most columns, and targets, that are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4
 
 
@@ -198,7 +198,7 @@ def _warnings(rows: Rows, what: str | None, weighted: bool) -> Sequence[str]:
 
 
 def _template() -> Any:
-    """Return the template, which escapes whatever it is given."""
+    """Return the template, which escapes all values."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)

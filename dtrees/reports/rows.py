@@ -81,7 +81,7 @@ class Rows:
 
     @property
     def n_unknown(self) -> int:
-        """How many rows were left out."""
+        """The number of rows that were left out."""
         return self.n - int(self.X.shape[0])
 
 

@@ -14,9 +14,9 @@ from dtrees.node_texts import short_text
 from dtrees.plots import short_name
 from dtrees.reports.rows import Losses, Target
 
-#: Ranges that columns of numbers are cut into; those of fewer values, and the most frequent categories, are looked at one by one.
+#: Ranges of a numeric column; with few values, each value, and each of the most frequent categories, is a slice. Most slices shown.
 _N_RANGES, _MAX_LEVELS, _MAX_SLICES = 5, 12, 10
-#: Smaller slices are not looked at: rows, and their share.
+#: Smallest slices that are considered: rows, and their share.
 _LEAST_ROWS, _LEAST_SHARE = 20, 0.01
 #: Standard errors by which the mean loss must exceed that of the other rows, since there are many slices and few should be by chance.
 _STANDARD_ERRORS = 3.0
