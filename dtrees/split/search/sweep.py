@@ -178,14 +178,15 @@ def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, buffer, f
     float
         The score of the best split, -1.0 if none is above the bar.
     """
-    top, keys, last = bar, rows.keys, rows.last
-    code = code_of(keys[rows.first])
-    for i in range(rows.first, last):
-        place = rows.base + np.int64(keys[i] & PLACE)
+    top, keys = bar, rows.keys
+    first, last, base, one = np.uint64(rows.first), np.uint64(rows.last), np.uint64(rows.base), np.uint64(1)
+    code = code_of(keys[first])
+    for i in range(first, last):  # unsigned: no test for negative indices
+        place = base + (keys[i] & PLACE)
         left = plus_row(left, rows.a[place], weight_at(rows.b, place))
         next_code = np.int64(next_of_last)
-        if i < last - 1:
-            next_code = code_of(keys[i + 1])
+        if i + one < last:
+            next_code = code_of(keys[i + one])
             if next_code == code:
                 continue
         top = cut_after(limits, left, missing, node, code, next_code, top, buffer, found)

@@ -383,7 +383,7 @@ def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
     """Write ``code << 32 | place`` for the rows in flagged zones of a column, with places from 0, ascending."""
     at, start, n = np.uint64(0), np.uint64(start), np.uint64(in_stop - start)
     for z in numbers:
-        for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
+        for k in range(np.uint64(firsts[z << shift]), np.uint64(firsts[(z + 1) << shift])):  # unsigned: no test for negative indices
             row = rows[k] & _PLACE
             place = np.uint64(place_of[row]) - start
             keys[at] = (rows[k] - row) | (place & _PLACE)
