@@ -59,9 +59,20 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
 
 
 @inlined_kernel
-def _pair_of(a, i, scale, sign):
-    """Return the numbers that a row of weight 1 adds to its elements: g, and size and count packed."""
-    return sign * a[i], sign * ((((abs(a[i] - scale.centre) >> scale.shift) + 1) << 32) + 1)
+def _numbers_of(a, b, i, scale, sign):
+    """Return the numbers that a row adds to its elements: g, size and count packed, h."""
+    h = b[i] if b.shape[0] > 0 else np.int64(1)
+    return sign * a[i], sign * ((((abs(a[i] - scale.centre * h) >> scale.shift) + 1) << 32) + 1), sign * h
+
+
+@inlined_kernel
+def _add_to_element(sums, column, element, numbers, weighted):
+    """Add the numbers of a row to an element of a column."""
+    g, packed, h = numbers
+    at = column + (element << np.uint64(1)) + (element if weighted else np.uint64(0))
+    add_pair(sums, at, g, packed)
+    if weighted:
+        sums[at + np.uint64(2)] += h
 
 
 @inlined_kernel
@@ -72,9 +83,9 @@ def _are_alike(starts, shifts, first, last):
 
 
 @lean_kernel
-def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums):
-    """Add rows of weight 1 to the sums of similar columns, four at a time; return the start of the remaining rows, up to three."""
-    rows, a, last_place = partition.rows, partition.g, in_stop - 1
+def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
+    """Add rows to the sums of columns that are alike, except the last up to three rows; return where these begin."""
+    rows, a, b, last_place, weighted = partition.rows, partition.g, partition.h, in_stop - 1, width == 3
     step, shift = np.uint64(starts[first + np.uint64(1)] - starts[first]), shifts[first]
     for i in range(start, in_stop - 3, 4):
         for k in range(4):
@@ -82,16 +93,14 @@ def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts,
         parts_0, parts_1, parts_2, parts_3 = (
             parts[np.uint64(rows[i])], parts[np.uint64(rows[i + 1])], parts[np.uint64(rows[i + 2])], parts[np.uint64(rows[i + 3])],
         )  # fmt: skip
-        g_0, packed_0 = _pair_of(a, i, scale, sign)
-        g_1, packed_1 = _pair_of(a, i + 1, scale, sign)
-        g_2, packed_2 = _pair_of(a, i + 2, scale, sign)
-        g_3, packed_3 = _pair_of(a, i + 3, scale, sign)
+        row_0, row_1 = _numbers_of(a, b, i, scale, sign), _numbers_of(a, b, i + 1, scale, sign)
+        row_2, row_3 = _numbers_of(a, b, i + 2, scale, sign), _numbers_of(a, b, i + 3, scale, sign)
         column = np.uint64(starts[first])
         for j in range(first, last):
-            add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift) << np.uint64(1)), g_0, packed_0)
-            add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift) << np.uint64(1)), g_1, packed_1)
-            add_pair(sums, column + ((np.uint64(parts_2[j]) >> shift) << np.uint64(1)), g_2, packed_2)
-            add_pair(sums, column + ((np.uint64(parts_3[j]) >> shift) << np.uint64(1)), g_3, packed_3)
+            _add_to_element(sums, column, np.uint64(parts_0[j]) >> shift, row_0, weighted)
+            _add_to_element(sums, column, np.uint64(parts_1[j]) >> shift, row_1, weighted)
+            _add_to_element(sums, column, np.uint64(parts_2[j]) >> shift, row_2, weighted)
+            _add_to_element(sums, column, np.uint64(parts_3[j]) >> shift, row_3, weighted)
             column += step
     return in_stop - (in_stop - start) % 4
 
@@ -122,8 +131,8 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
     rows, a, b = partition.rows, partition.g, partition.h
     shift, centre = scale.shift, scale.centre
     last_place, first, last = in_stop - 1, np.uint64(first), np.uint64(last)
-    if width == 2 and _are_alike(starts, shifts, first, last):
-        start = _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums)
+    if _are_alike(starts, shifts, first, last):
+        start = _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width)
     for i in range(start, in_stop, 2):
         if i + AHEAD < last_place:
             prefetch_row(parts, np.int64(rows[i + AHEAD]))
