@@ -16,6 +16,7 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
 from dtrees.cli.models import FAMILIES
+from dtrees.cli.target_columns import VALUES
 from dtrees.version import DISTRIBUTION, pip_install
 
 #: Packages on which results, messages or pickles depend.
@@ -60,7 +61,7 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
         with display.stage("Compiling kernels, or reading compiled ones"):
             _fit_a_little()
         with warnings.catch_warnings(action="ignore"):  # about tables that are not the user's
-            n_kinds = _compile_kinds(tuple(FAMILIES) if all_models else models, display)
+            n_kinds = _compile_kinds([name for name in FAMILIES if FAMILIES[name].kind == VALUES] if all_models else models, display)
         seconds = time.monotonic() - start
     finally:
         os.environ.pop(_HELPER)
@@ -145,7 +146,7 @@ def _estimators(model: str) -> Iterator[tuple[Any, int]]:
         classification = [("criterion", name, classes) for name in sorted(criteria_for("classification")) for classes in (2, 3)]
         objectives = [*(("criterion", name, 0) for name in sorted(criteria_for("regression"))), *classification]
     for parameter, name, classes in objectives:
-        estimator_class = getattr(dtrees, FAMILIES[model] + ("Classifier" if classes else "Regressor"))
+        estimator_class = getattr(dtrees, FAMILIES[model].classes["classification" if classes else "regression"])
         yield estimator_class(**size, **{parameter: name}, random_state=0), classes
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dtrees.ensemble.metrics import Score
 
 
+#: Of scores, by how they compare with the baseline.
+_STYLES = {"good": "bold green", "bad": "bold red", "": "bold"}
+
+
 class Display:
     """Prints notes and results of one command.
 
@@ -93,7 +97,7 @@ class Display:
         rows = []
         for score in scores:
             model, trivial = (f"{value:.4f}" if score.greater_is_better else _figure(value) for value in (score.model, score.baseline))
-            rows.append((score.name, Text(model, style="bold green" if score.is_better else "bold red"), trivial))
+            rows.append((score.name, Text(model, style=_STYLES[score.verdict]), "" if math.isnan(score.baseline) else trivial))
         self.stdout.print(Text(title, style="bold"))
         self.table(rows, ("", "model", f"baseline ({baseline})"), right=[1, 2])
 

@@ -22,6 +22,7 @@ from dtrees.cli import intervals, models, tables, target
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
+from dtrees.cli.target_columns import VALUES, TargetColumns
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.callbacks import ProgressBar
 from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
@@ -48,7 +49,7 @@ def fit(**given: Any) -> None:
     conclude(found, options, display)
 
 
-#: From an unfitted estimator, X, y, what is scored after each round, options and display to a fitted one, and what else there is to tell.
+#: From an unfitted estimator, X, y, further arguments of fit, options and display to a fitted one, and what else there is to tell.
 Train = Callable[[Any, Any, Any, dict[str, Any], Any, Display], tuple[Any, dict[str, Any]]]
 
 
@@ -56,7 +57,7 @@ def train_and_score(
     inputs: Inputs, parameters: dict[str, Any], options: Any, display: Display, client: Any, train_: Train
 ) -> dict[str, Any]:
     """Read the tables, train, save, score and report; return what was found."""
-    columns = inputs.columns
+    columns, wanted = inputs.columns, inputs.target
     task, train, test, watched = _rows_and_task(inputs, options, display)
     calibration = None
     if options.intervals:
@@ -69,8 +70,9 @@ def train_and_score(
 
     estimator = models.build(options.model, task, parameters, options.seed)
     display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
-    estimator, more = train_(estimator, train[columns], train[options.target], watched, options, display)
-    found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train} | more
+    y, beside = wanted.taken(train)
+    estimator, more = train_(estimator, train[columns], y, beside | watched, options, display)
+    found = {"estimator": type(estimator).__name__, "task": task, **wanted.as_document({}), "columns": columns, "n_train": n_train} | more
     if calibration is not None:
         with display.stage("Calibrating intervals"):
             estimator.calibrate(calibration[columns], calibration[options.target])
@@ -79,16 +81,16 @@ def train_and_score(
         dtrees.save(estimator, options.output)
     if test is not None:
         with display.stage("Scoring"):
-            trivial = target.baseline(train[options.target], target.classes_of(estimator)[0])
-            figures = target.score(estimator, test, columns, {options.target: trivial}, client)[options.target]
+            scores = wanted.score(estimator, test, columns, train, client)
+        ((trivial, figures),) = scores.values()
         rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
-        display.scores(f"Score on {rows}", figures, trivial.describe())
+        display.scores(f"Score on {rows}", figures, trivial)
         if options.intervals:
             found["intervals"] = intervals.score(estimator, test, columns, options.target, client)
             display.result(intervals.in_words(found["intervals"], rows))
-        found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": target.as_document(figures)}
+        found |= {"n_test": n_test} | wanted.as_document(scores)
     if options.report:
-        _report(estimator, train if test is None else test, columns, options, display)
+        _report(estimator, train if test is None else test, inputs, options, display)
     return found
 
 
@@ -103,26 +105,32 @@ def conclude(found: dict[str, Any], options: Any, display: Display) -> None:
 
 def _rows_and_task(inputs: Inputs, options: Any, display: Display) -> tuple[str, Any, Any, dict[str, Any]]:
     """Return the task, the rows to train on, those for the test, if any, and what is to be scored after each round, by argument of fit."""
-    frame, summary = inputs.read("DATA")
-    task, reason = target.choose_task(summary, options.target, options.task)
+    wanted, name = inputs.target, options.target
+    frame, found = inputs.read("DATA", numbers=[] if wanted.kind == VALUES else wanted.names)
+    if wanted.kind == VALUES:
+        summary = found[name]
+        task, reason = target.choose_task(summary, name, options.task)
+    else:
+        (task,), reason = models.FAMILIES[options.model].classes, f"--model {options.model}"
     if options.intervals and task == "classification":
         raise CommandError(
             f"--intervals is for numbers, but the task is classification: {reason}. Leave it out, or give --task regression."
         )
     display.note(f"Task: {task} ({reason}).")
     if task == "classification" and (example := target.number_as_text(summary.distinct)):
-        display.warn(f"{options.target!r} looks like numbers ({example!r}), which makes {summary.count} classes. {target.AS_NUMBERS}")
-    if summary.n_missing:
-        display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
-    frame = target.with_target(frame, options.target, task, summary)
+        display.warn(f"{name!r} looks like numbers ({example!r}), which makes {summary.count} classes. {target.AS_NUMBERS}")
+    wanted.count_incomplete(frame, found, display)
+    tasks = {name: task} if wanted.kind == VALUES else {}
+    frame = wanted.complete(frame, found, tasks)
     train, test, watched = frame, None, {}
     if options.test is not None:
-        test = inputs.read_further("--test", frame, task, summary)
+        test = inputs.read_further("--test", frame, tasks, found)
     elif test_size := _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size:
-        train, test = target.split(frame, test_size, options.seed)
+        train, test = target.split(frame, test_size, options.seed, wanted.query)
     if options.validation is not None:
-        rows = inputs.read_further("--validation", frame, task, summary)
-        watched["eval_set"] = {"validation": (rows[inputs.columns], rows[options.target])}
+        rows = inputs.read_further("--validation", frame, tasks, found)
+        y, beside = wanted.taken(rows)
+        watched["eval_set"] = {"validation": (rows[inputs.columns], y, *beside.values())}
     return task, train, test, watched
 
 
@@ -130,35 +138,42 @@ def check(options: Any) -> dict[str, Any]:
     """Check all options that can be checked before starting a cluster and reading files; return the parameters of the model."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
-    if options.validation is not None and options.model != "boosting":
-        raise click.UsageError(f"--validation is for --model boosting, which is trained round by round; --model is {options.model}")
+    family = models.FAMILIES[options.model]
+    if options.validation is not None and not family.boosts:
+        boosting = ", ".join(name for name, one in models.FAMILIES.items() if one.boosts)
+        raise click.UsageError(f"--validation is for --model {boosting}, which are trained round by round; --model is {options.model}")
+    if options.task != "auto" and family.kind != VALUES:
+        raise click.UsageError(f"--task is for models that predict a number or a class; --model is {options.model}")
     if options.checkpoint is not None and options.model == "tree":
         raise click.UsageError("--checkpoint is for models of several trees; --model is tree")
     if options.checkpoint is None and options.checkpoint_interval is not None:
         raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
-    parameters = models.read_parameters(options.params, options.settings)
+    loss = [] if options.loss is None else [f"loss={options.loss}"]
+    parameters = models.read_parameters(options.params, [*options.settings, *loss])
     if options.validation is None and "early_stopping_rounds" in parameters:
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     if options.intervals:
         parameters = intervals.with_intervals(options.model, parameters)
-    models.check_parameters(options.model, parameters)
+    parameters = models.checked_parameters(options.model, parameters)
     if options.report:
         tables.check_suffix("--report", options.report, tables.HTML_SUFFIXES, "a page of HTML")
         pyplot()
     return parameters
 
 
-def choose_features(names: Sequence[str], target: str, features: Sequence[str], drop: Sequence[str], data: str) -> list[str]:
+def choose_features(names: Sequence[str], targets: TargetColumns, features: Sequence[str], drop: Sequence[str], data: str) -> list[str]:
     """Return the columns to train on, in the table's order."""
-    tables.check_columns([target], names, "--target", data)
+    targets.check(names, data)
     wanted, dropped = tables.column_list(features), tables.column_list(drop)
     tables.check_columns(wanted, names, "--features", data)
     tables.check_columns(dropped, names, "--drop", data)
-    if target in wanted:
-        raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing; leave it out.")
-    columns = [name for name in names if name != target and name not in dropped and (not wanted or name in wanted)]
+    answers = [*map(repr, targets.names)]
+    if given := set(wanted) & set(targets.names):
+        raise CommandError(f"--features names the target {min(given)!r}; a model that is given the answer learns nothing; leave it out.")
+    columns = [name for name in names if name not in {*targets.names, *dropped} and (not wanted or name in wanted)]
     if not columns:
-        raise CommandError(f"No columns are left to train on besides the target {target!r}; check --features and --drop.")
+        besides = f" besides the target {' and '.join(answers)}" if answers else ""
+        raise CommandError(f"No columns are left to train on{besides}; check --features and --drop.")
     return columns
 
 
@@ -173,28 +188,32 @@ class Inputs:
         self._client: Any = None
         self._tables: dict[str, tables.Table] = {}
         self.columns: list[str] = []
+        self.target = TargetColumns.of(models.FAMILIES[options.model].kind, [options.target], options.qid, options.event)
 
     def find(self, client: Any) -> None:
         """Check that files exist, here or for a client's workers, and have the columns that options name."""
         options, self._client = self._options, client
         table = tables.find_table(options.data, options.form, client)
         self._display.repeated_names(options.data, table.repeated)
-        self.columns = choose_features(table.names, options.target, options.features, options.drop, options.data)
+        self.columns = choose_features(table.names, self.target, options.features, options.drop, options.data)
         self._tables["DATA"] = table
         for option, data in (("--test", options.test), ("--validation", options.validation)):
             if data is not None:
                 self._tables[option] = tables.find_table(data, options.form, client)
-                tables.check_columns([*self.columns, options.target], self._tables[option].names, option, data)
+                tables.check_columns([*self.columns, *self.target.names], self._tables[option].names, option, data)
         read = [path for table in self._tables.values() for path in table.paths] + ([options.params] if options.params else [])
         tables.check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
 
-    def read(self, option: str, **kinds: Collection[str]) -> tuple[Any, target.TargetSummary]:
-        """Load a table into the cluster's memory, and see what its target is; ``kinds`` are options of :func:`read_table`."""
+    def read(self, option: str, **kinds: Collection[str]) -> tuple[Any, dict[str, target.TargetSummary]]:
+        """Load a table into the cluster's memory, and see what the columns of its target hold.
+
+        ``kinds`` are options of :func:`read_table`.
+        """
         options, table = self._options, self._tables[option]
         with self._display.stage(f"Reading {table.data}"):
             try:
-                frame = tables.read_table(table, self._client, **kinds)[[*self.columns, options.target]].persist()
-                return frame, target.summarize(frame[options.target])
+                frame = tables.read_table(table, self._client, **kinds)[[*self.columns, *self.target.names]].persist()
+                return frame, {name: target.summarize(frame[name]) for name in self.target.names}
             except FileNotFoundError as error:
                 if options.scheduler is None:
                     raise
@@ -206,24 +225,23 @@ class Inputs:
             except ValueError as error:
                 raise CommandError(f"Cannot read {table.data}: {describe(error)}") from error
 
-    def read_further(self, option: str, frame: Any, task: str, summary: target.TargetSummary) -> Any:
-        """Return the rows of another table than the one to train on."""
-        name, wanted = self._options.target, [*self.columns, self._options.target]
+    def read_further(self, option: str, frame: Any, tasks: dict[str, str], summaries: dict[str, target.TargetSummary]) -> Any:
+        """Return the complete rows of another table than the one to train on."""
+        wanted = [*self.columns, *self.target.names]
         # A column that is text in one of the tables is text in both, and one of numbers or flags is read as such.
         text = [column for column in wanted if str(frame.dtypes[column]).startswith("str")]
         rows, found = self.read(option, text=text, numbers=[column for column in wanted if column not in text])
-        if found.kinds and (target.TEXT in found.kinds) != (target.TEXT in summary.kinds):
-            raise CommandError(f"{option}: the target {name!r} holds text in one of the two tables and numbers in the other.")
-        if found.n_missing:
-            kind = option.removeprefix("--")
-            self._display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} {kind} rows, in which {name!r} is missing.")
-        return target.with_target(rows, name, task, target.merge([summary, found]))
+        for name in self.target.targets:
+            if found[name].kinds and (target.TEXT in found[name].kinds) != (target.TEXT in summaries[name].kinds):
+                raise CommandError(f"{option}: the target {name!r} holds text in one of the two tables and numbers in the other.")
+        self.target.count_incomplete(rows, found, self._display, f"{option.removeprefix('--')} rows")
+        return self.target.complete(rows, {name: target.merge([summaries[name], one]) for name, one in found.items()}, tasks)
 
 
-def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
+def _fit(estimator: Any, X: Any, y: Any, beside: dict[str, Any], options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
     """Fit, show the progress, and say what was done; where a column stands in the way, say how to leave it out."""
     given = {"checkpoint": options.checkpoint, "checkpoint_interval": options.checkpoint_interval}
-    more = watched | {name: value for name, value in given.items() if value is not None}
+    more = beside | {name: value for name, value in given.items() if value is not None}
     bar, start = _Bar(display.stderr), time.monotonic()
     try:
         estimator.fit(X, y, callbacks=[bar], **more)
@@ -254,13 +272,12 @@ class _Bar(ProgressBar):
         self.latest = progress
 
 
-def _report(estimator: Any, rows: Any, columns: list[str], options: Any, display: Display) -> None:
+def _report(estimator: Any, rows: Any, inputs: Inputs, options: Any, display: Display) -> None:
     """Write the report, about the test rows or, without any, about those of the fit."""
     said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
+    y, beside = inputs.target.taken(rows)
     with display.stage("Writing the report"):
-        dtrees.report(
-            estimator, rows[columns], rows[options.target], options.report, rows=f"{said}; target {options.target}", seed=options.seed
-        )
+        dtrees.report(estimator, rows[inputs.columns], y, options.report, rows=said + inputs.target.in_words, seed=options.seed, **beside)
     display.result(f"Report written to {options.report}")
 
 
@@ -273,7 +290,7 @@ def _count_rows(*frames: Any) -> list[int]:
 
 
 #: What the demo leaves as it is of the options of ``dtrees fit``.
-_NO_OPTION = dict.fromkeys(("test_size", "test", "validation", "checkpoint", "checkpoint_interval", "intervals"))
+_NO_OPTION = dict.fromkeys(("qid", "event", "loss", "test_size", "test", "validation", "checkpoint", "checkpoint_interval", "intervals"))
 
 
 def demo(*, rows: int, data: str | None, **options: Any) -> None:

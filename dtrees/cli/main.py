@@ -20,6 +20,9 @@ Examples:
   dtrees fit 'logs/*.parquet' --target clicked --model forest -p n_estimators=300 --output clicks.dtrees
   dtrees fit train.csv --test test.csv --target income --drop id -p max_depth=8 -p learning_rate=0.05
   dtrees fit s3://bucket/table/ --target y --scheduler tcp://10.0.0.5:8786
+  dtrees fit searches.csv --model ranking --target relevance --qid query
+  dtrees fit patients.csv --model survival --target days --event died
+  dtrees fit payments.csv --model isolation --drop id
 """
 
 _TUNE_EPILOG = """\b
@@ -47,13 +50,11 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
-_model_options = _options(
-    click.option(
-        "--model",
-        type=click.Choice(["boosting", "forest", "extra-trees", "tree"]),
-        default="boosting",
-        help="Estimator to train: gradient boosting, a random forest, extremely randomized trees, or a single tree.",
-    ),
+#: Models of one column of numbers or classes, and others.
+_MODELS, _OTHERS = ("boosting", "forest", "extra-trees", "tree"), ("ranking", "survival", "isolation")
+_MEANT = "Estimator to train: gradient boosting, a random forest, extremely randomized trees, a single tree"
+
+_parameter_options = _options(
     click.option(
         "-p",
         "--set",
@@ -78,9 +79,25 @@ _model_options = _options(
     ),
 )
 
-_target_option = click.option("--target", required=True, metavar="COLUMN", help="Column to predict. Rows where it is missing are left out.")
+_QID = click.option("--qid", metavar="COLUMN", help="Query of each row, for rankings.")
+_EVENT = click.option("--event", metavar="COLUMN", help="For survival: whether the event was seen (1 or true) or not (0 or false).")
 
 _rows_options = _options(
+    click.option(
+        "--target",
+        metavar="COLUMN",
+        help="Column to predict: values, relevances or times. Rows where it is missing are left out. For isolation, labels to score with.",
+    ),
+    _QID,
+    _EVENT,
+    click.option(
+        "--model",
+        type=click.Choice([*_MODELS, *_OTHERS]),
+        default="boosting",
+        help=f"{_MEANT}, boosting for rankings or for survival, or an isolation forest, which finds anomalies.",
+    ),
+    click.option("--loss", metavar="NAME", help="Loss of boosting, as -p loss=NAME; for survival, cox or aft.  [default: the model's own]"),
+    _parameter_options,
     click.option(
         "--task",
         type=click.Choice(["auto", "regression", "classification"]),
@@ -167,8 +184,6 @@ def main() -> None:
 
 @main.command(epilog=_FIT_EPILOG, short_help="Train a model on a table and score it.")
 @click.argument("data")
-@_target_option
-@_model_options
 @_rows_options
 @click.option(
     "--validation",
@@ -204,8 +219,6 @@ def fit(**options: Any) -> None:
 
 @main.command(epilog=_TUNE_EPILOG, short_help="Search for the best parameters, and train a model with them.")
 @click.argument("data")
-@_target_option
-@_model_options
 @_rows_options
 @click.option("--trials", type=click.IntRange(1), metavar="N", default=30, help="Number of trials. The first one has the given parameters.")
 @click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Start no new trial after this time.")
@@ -245,6 +258,12 @@ def tune(**options: Any) -> None:
     metavar="SHARE",
     help="Also write the ends of intervals that cover this share of rows. MODEL must be one of `dtrees fit --intervals`.",
 )
+@click.option(
+    "--times",
+    metavar="TIME[,TIME...]",
+    multiple=True,
+    help="Also write the probability that the event has not occurred by these times. MODEL must be a survival model. Repeatable.",
+)
 @click.option("--keep", metavar="COLUMN[,COLUMN...]", multiple=True, help="Copy these columns of DATA to the output. Repeatable.")
 @_csv_options
 @click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster instead of in this process.")
@@ -259,15 +278,22 @@ def predict(**options: Any) -> None:
 @_model_argument
 @click.argument("data")
 @click.option(
-    "--target", "targets", required=True, multiple=True, metavar="COLUMN",
-    help="Column of the true values. Rows where it is missing are left out. For several targets, repeat it in the order of the fit.",
+    "--target", "targets", multiple=True, metavar="COLUMN",
+    help="Column of the true values. Rows where it is missing are left out. For several targets, repeat it in the order of the fit. For an "
+    "isolation forest, labels, which may be left out.",
 )  # fmt: skip
+@_QID
+@_EVENT
 @_report_option
 @_json_option
 @_csv_options
 @click.option("--scheduler", metavar="ADDRESS", help="Score on this Dask cluster, whose workers read DATA, instead of in this process.")
 def evaluate(**options: Any) -> None:
-    """Score MODEL on DATA, next to a baseline that uses no column."""
+    """Score MODEL on DATA, next to a baseline that uses no column.
+
+    Rankings are scored by NDCG, survival models by the concordance index, and isolation forests by the share of anomalies or, with labels,
+    by ROC AUC.
+    """
     from dtrees.cli.predict import evaluate
 
     evaluate(**_with_form(options))
@@ -327,7 +353,7 @@ def export(**options: Any) -> None:
     "--model",
     "models",
     multiple=True,
-    type=click.Choice(["boosting", "forest", "extra-trees", "tree"]),
+    type=click.Choice(_MODELS),
     help="Compile all kernels of this model, for each criterion, with numbers, categories, sparse tables and constraints. Repeatable.",
 )
 @click.option("--all", "all_models", is_flag=True, help="Compile the kernels of all models. This takes long.")
@@ -362,7 +388,8 @@ def completion(shell: str) -> None:
 
 
 @main.command(short_help="Train a model on a synthetic table.")
-@_model_options
+@click.option("--model", type=click.Choice(_MODELS), default="boosting", help=f"{_MEANT}.")
+@_parameter_options
 @click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Number of rows of the synthetic table.")
 @click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Write the synthetic table to this new CSV file.")
 @_output_model_option

@@ -5,13 +5,56 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import dtrees
 from dtrees.cli.errors import CommandError
+from dtrees.cli.target_columns import BOUNDS, OUTLIERS, QUERIES, VALUES
 
-#: What ``--model`` names, as the first part of the class name.
-FAMILIES = {"tree": "DecisionTree", "forest": "RandomForest", "extra-trees": "ExtraTrees", "boosting": "GradientBoosting"}
+
+@dataclass(frozen=True)
+class Family:
+    """What ``--model`` names.
+
+    Attributes
+    ----------
+    classes : dict of str
+        The names of estimators by task.
+    kind : str
+        Of target; see :class:`~dtrees.cli.target_columns.TargetColumns`.
+    parameters : dict
+        Set unless others are given.
+    """
+
+    classes: dict[str, str]
+    kind: str = VALUES
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def boosts(self) -> bool:
+        """Whether it is trained round by round."""
+        return all(name.startswith("GradientBoosting") for name in self.classes.values())
+
+    @property
+    def estimators(self) -> list[Any]:
+        """The classes."""
+        return [getattr(dtrees, name) for name in self.classes.values()]
+
+
+def _by_task(name: str) -> Family:
+    return Family({"classification": f"{name}Classifier", "regression": f"{name}Regressor"})
+
+
+FAMILIES = {
+    "tree": _by_task("DecisionTree"),
+    "forest": _by_task("RandomForest"),
+    "extra-trees": _by_task("ExtraTrees"),
+    "boosting": _by_task("GradientBoosting"),
+    "ranking": Family({"ranking": "GradientBoostingRanker"}, QUERIES),
+    "survival": Family({"survival": "GradientBoostingRegressor"}, BOUNDS, {"loss": "cox"}),
+    "isolation": Family({"outliers": "IsolationForest"}, OUTLIERS),
+}
 
 #: Parameters with an option of their own.
 _SET_ELSEWHERE = {
@@ -27,8 +70,10 @@ def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> An
 
     Parameters
     ----------
-    model : {"tree", "forest", "extra-trees", "boosting"}
-    task : {"regression", "classification"}
+    model : str
+        One of :data:`FAMILIES`.
+    task : str
+        One of its tasks.
     parameters : mapping from str
     seed : int
         Becomes ``random_state``.
@@ -38,7 +83,7 @@ def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> An
     CommandError
         If the estimator does not have such a parameter for this task.
     """
-    estimator_class = _estimator_class(model, "Classifier" if task == "classification" else "Regressor")
+    estimator_class = getattr(dtrees, FAMILIES[model].classes[task])
     known = estimator_class().get_params(deep=False)
     for parameter in parameters:
         if parameter not in known:
@@ -46,12 +91,13 @@ def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> An
     return estimator_class(**parameters, random_state=seed)
 
 
-def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
-    """Raise what :func:`build` and fitting would raise for either task; needs no data."""
+def checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model, given those that are set; raise what :func:`build` and fitting would for any task, without data."""
     for parameter, advice in _SET_ELSEWHERE.items():
         if parameter in parameters:
             raise CommandError(f"{parameter} is not set with -p: {advice}")
-    known = {name for task in ("Classifier", "Regressor") for name in _estimator_class(model, task)().get_params(deep=False)}
+    family = FAMILIES[model]
+    known = {name for estimator in family.estimators for name in estimator().get_params(deep=False)}
     for parameter in parameters:
         if parameter not in known:
             from dtrees.ensemble.estimators.parameters import suggestion  # imports scikit-learn
@@ -59,9 +105,16 @@ def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
             raise CommandError(
                 f"--model {model} has no parameter {parameter!r}. {suggestion(parameter, sorted(known - set(_SET_ELSEWHERE)))}"
             )
-    problems = [problem for task in ("Classifier", "Regressor") if (problem := _problem(_estimator_class(model, task), parameters))]
-    if len(problems) > 1:
-        raise CommandError(problems[-1])
+    parameters = family.parameters | dict(parameters)
+    problems = [_problem(estimator, parameters) for estimator in family.estimators]
+    if all(problems):
+        raise CommandError(str(problems[-1]))
+    if "loss" in parameters and family.kind in (VALUES, BOUNDS):
+        from dtrees.ensemble.objective.registry import columns_of
+
+        if (columns_of(parameters["loss"]) == BOUNDS) != (family.kind == BOUNDS):
+            raise CommandError(f"--model {model} does not take loss={parameters['loss']!r}; cox and aft are those of --model survival.")
+    return parameters
 
 
 def _problem(estimator_class: Any, parameters: Mapping[str, Any]) -> str | None:
@@ -130,10 +183,6 @@ def load_trees(path: str) -> Any:
             "save one of its estimators_ and pass that file."
         )
     return model
-
-
-def _estimator_class(model: str, task: str) -> Any:
-    return getattr(dtrees, FAMILIES[model] + task)
 
 
 def _parse_value(text: str) -> Any:

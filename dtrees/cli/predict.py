@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import dask
 import numpy as np
@@ -21,17 +21,17 @@ import dtrees
 from dtrees.cli import tables
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
-from dtrees.cli.errors import CommandError
+from dtrees.cli.errors import CommandError, describe
 from dtrees.cli.intervals import ENDS, check_intervals
 from dtrees.cli.models import load_trees
-from dtrees.cli.target import TEXT, TargetSummary, as_document, baseline, classes_of, quantiles_of, score, summarize, with_target
+from dtrees.cli.target import classes_of, quantiles_of, summarize
+from dtrees.cli.target_columns import BOUNDS, OUTLIERS, TargetColumns, kind_of
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
-PREDICTION = "prediction"
-#: Of an isolation forest, beside whether a row is an outlier (-1) or not (1): the lower, the more of one.
-SCORE = "score"
+#: Columns of predictions, and of the scores of outliers, which are lower for more abnormal rows.
+PREDICTION, SCORE = "prediction", "score"
 
 
 def predict(
@@ -41,6 +41,7 @@ def predict(
     output: str,
     proba: bool,
     coverage: float | None,
+    times: Sequence[str],
     keep: Sequence[str],
     form: tables.CSVForm,
     scheduler: str | None,
@@ -51,8 +52,7 @@ def predict(
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
-    if coverage is not None:
-        check_intervals(estimator, model)
+    further = _further(estimator, model, coverage, tables.column_list(times))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         table = tables.find_table(data, form, client)
@@ -62,48 +62,70 @@ def predict(
         tables.check_columns(kept, table.names, "--keep", data)
         features = features_of(estimator, table)
         added = _output_names(estimator, proba)
-        if clash := set(kept) & {*added, *(ENDS if coverage else ())}:
+        if clash := set(kept) & {*added, *(name for one in further for name in one.names)}:
             raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
             frame = tables.read_table(table, client, **columns_by_kind(estimator))[list(dict.fromkeys([*features, *kept]))]
             # On a cluster partitions are predicted in parallel, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
-            meta = predict_part(frame._meta, estimator, features, kept, added, coverage)
-            predicted = frame.map_partitions(predict_part, sent, features, kept, added, coverage, meta=meta)
+            meta = predict_part(frame._meta, estimator, features, kept, added, further)
+            predicted = frame.map_partitions(predict_part, sent, features, kept, added, further, meta=meta)
             with atomic_file(output) as file:
                 n_rows = _write_frames(output, file, _partitions(predicted, client))
     tell = display.result if os.path.isfile(output) else display.note  # if predictions went to stdout, nothing else may be printed there
     tell(f"Wrote {plural(n_rows, 'prediction')} to {output}")
 
 
+class Further(NamedTuple):
+    """Columns beside the predictions: their names, the method of the model that returns their values, and its arguments after X."""
+
+    names: list[str]
+    method: str
+    arguments: tuple[Any, ...] = ()
+
+
+def _further(estimator: Any, path: str, coverage: float | None, times: list[str]) -> list[Further]:
+    """Return the columns that options ask for, and the scores of outliers."""
+    kind, found = kind_of(estimator), []
+    if kind == OUTLIERS:
+        found.append(Further([SCORE], "score_samples"))
+    if coverage is not None:
+        check_intervals(estimator, path)
+        found.append(Further(ENDS, "predict_interval", (coverage,)))
+    if times:
+        if kind != BOUNDS:
+            raise CommandError(f"--times is for models with the losses cox and aft, but {path!r} is a {type(estimator).__name__} without.")
+        try:
+            found.append(Further([f"survival_{time}" for time in times], "predict_survival_function", ([*map(float, times)],)))
+        except ValueError as error:
+            raise CommandError(f"--times: {describe(error)}; give numbers, such as 30,365") from error
+    return found
+
+
 def predict_part(
-    part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str], coverage: float | None = None
+    part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str], further: Sequence[Further] = ()
 ) -> pd.DataFrame:
-    """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``, and of the ends of intervals, if wanted.
+    """Return the predictions for one partition, a frame of the columns ``keep``, ``names`` and those of ``further``.
 
     ``names`` are those of the prediction for each target, and after them, where these are wanted, of the probability of each class.
     """
     frame, X, n = part[keep].reset_index(drop=True), part[features], len(quantiles_of(model)) or model.n_outputs_
     classes = by_target(getattr(model, "classes_", None))
-    dtypes = [labels.dtype for labels in classes] or [np.dtype(np.float64)] * n
-    if isolates := SCORE in names:
-        n, dtypes = 2, [np.dtype(np.int64), np.dtype(np.float64)]
+    dtypes = [labels.dtype for labels in classes] or [np.dtype(np.int64 if kind_of(model) == OUTLIERS else np.float64)] * n
     if not len(part):
         predicted, shares = [np.empty(0)] * n, [np.empty((0, len(names) - n))]
     elif len(names) > n:
         shares = by_target(model.predict_proba(X))
         predicted = [labels[mine.argmax(axis=1)] for labels, mine in zip(classes, shares, strict=True)]
-    elif isolates:
-        predicted = [model.predict(X), model.score_samples(X)]
     else:
         predicted = list(model.predict(X).reshape(len(part), n).T)
     for name, dtype, values in zip(names, dtypes, predicted, strict=False):
         frame[name] = values.astype(dtype)
     if len(names) > n:
         frame[names[n:]] = np.hstack(shares)
-    if coverage is not None:
-        frame[ENDS] = model.predict_interval(X, coverage) if len(part) else np.empty((0, 2))
+    for added, method, arguments in further:
+        frame[added] = getattr(model, method)(X, *arguments).reshape(len(part), -1) if len(part) else np.empty((0, len(added)))
     return frame
 
 
@@ -163,95 +185,63 @@ def _partitions(frame: Any, client: Any = None) -> Iterator[Any]:
 
 
 def evaluate(
-    *, model: str, data: str, targets: Sequence[str], report: str | None, form: tables.CSVForm, scheduler: str | None, as_json: bool
+    *,
+    model: str,
+    data: str,
+    targets: Sequence[str],
+    qid: str | None,
+    event: str | None,
+    report: str | None,
+    form: tables.CSVForm,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     """Score a saved model on a table; the arguments are the options of the command."""
     display = Display(as_json=as_json)
     estimator = load_trees(model) if report else dtrees.load(model)
-    _check_scorable(estimator, model)
-    targets = list(dict.fromkeys(targets))
-    if len(targets) != estimator.n_outputs_:
+    wanted = TargetColumns.of(kind_of(estimator), targets, qid, event)
+    names = wanted.targets
+    if names and len(names) != estimator.n_outputs_:
         raise CommandError(
-            f"--target names {plural(len(targets), 'column')}, but {model!r} predicts {plural(estimator.n_outputs_, 'target')}; "
+            f"--target names {plural(len(names), 'column')}, but {model!r} predicts {plural(estimator.n_outputs_, 'target')}; "
             "give it once for each, in the order of the fit."
         )
     if report:
         tables.check_suffix("--report", report, tables.HTML_SUFFIXES, "a page of HTML")
         pyplot()  # before the work is done
-    classes = dict(zip(targets, classes_of(estimator), strict=True))
+    classes = dict(zip(names, classes_of(estimator), strict=False))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         stack.enter_context(dask.config.set(scheduler="threads") if client is None else contextlib.nullcontext())
         table = tables.find_table(data, form, client)
         tables.check_destinations({"--report": report}, [model, *table.paths])
-        tables.check_columns(targets, table.names, "--target", data)
+        wanted.check(table.names, data)
         display.repeated_names(data, table.repeated)
-        columns = features_of(estimator, table, targets)
+        columns = features_of(estimator, table, wanted.names)
         of_text = [name for name, labels in classes.items() if labels and all(isinstance(label, str) for label in labels)]
         kinds = columns_by_kind(estimator)
         kinds["text"] += of_text
-        kinds["numbers"] += [name for name in targets if name not in of_text]
+        kinds["numbers"] += [name for name in wanted.names if name not in of_text]
         with display.stage(f"Scoring on {data}"):
-            frame = tables.read_table(table, client, **kinds)[list(dict.fromkeys([*columns, *targets]))]
-            found = {name: summarize(frame[name]) for name in targets}
-            rows = frame
-            for name in targets:
-                rows = with_target(rows, name, _task(found[name], classes[name], name), found[name])
+            frame = tables.read_table(table, client, **kinds)[list(dict.fromkeys([*columns, *wanted.names]))]
+            found = {name: summarize(frame[name]) for name in wanted.names}
+            tasks = {name: "regression" if labels is None else "classification" for name, labels in classes.items()}
+            rows = wanted.complete(frame, found, tasks)
             if client is None:
                 estimator.set_params(n_jobs=-1)
-            trivial = {name: baseline(rows[name], classes[name]) for name in targets}
-            figures = score(estimator, rows, columns, trivial, client)
-            n_all = found[targets[0]].n_rows
-            n_rows = n_all if not any(one.n_missing for one in found.values()) else len(rows)
-        if n_rows < n_all:
-            display.warn(f"left out {n_all - n_rows:,} of {n_all:,} rows, in which {' or '.join(map(repr, targets))} is missing.")
-        for name in targets:
-            of = f" of {name!r}" if len(targets) > 1 else ""
-            display.scores(f"Score{of} on {plural(n_rows, 'row')} of {data}", figures[name], trivial[name].describe())
+            figures = wanted.score(estimator, rows, columns, rows, client)
+            n_all = next((one.n_rows for one in found.values()), None) or len(frame)
+            n_rows = n_all - wanted.count_incomplete(frame, found, display)
+        for name, (trivial, scores) in figures.items():
+            of = f" of {name!r}" if len(names) > 1 else ""
+            display.scores(f"Score{of} on {plural(n_rows, 'row')} of {data}", scores, trivial)
         if report:
+            y, beside = wanted.taken(rows)
             with display.stage("Writing the report"):
-                answers = rows[targets] if len(targets) > 1 else rows[targets[0]]
-                dtrees.report(estimator, rows[columns], answers, report, rows=f"of {data}; target {', '.join(targets)}")
+                dtrees.report(estimator, rows[columns], y, report, rows=f"of {data}{wanted.in_words}", **beside)
             display.result(f"Report written to {report}")
-    baselines = {name: one.describe() for name, one in trivial.items()}
-    documents = {name: as_document(one) for name, one in figures.items()}
-    several = len(targets) > 1
-    display.document(
-        {
-            "model": model,
-            "estimator": type(estimator).__name__,
-            **({"targets": targets} if several else {"target": targets[0]}),
-            "n_rows": n_rows,
-            "baseline": baselines if several else baselines[targets[0]],
-            "scores": documents if several else documents[targets[0]],
-            "report": report,
-        }
-    )
-
-
-def _check_scorable(estimator: Any, path: str) -> None:
-    """Raise for a model whose predictions are no values of one column."""
-    columns = getattr(estimator, "_columns_of_y", "")
-    kind = "isolates" if hasattr(estimator, "score_samples") else columns if isinstance(columns, str) else ""
-    reasons = {
-        "isolates": "finds outliers without a target; write its scores with dtrees predict",
-        "queries": "ranks the rows of queries; use model.score(X, y, qid=...) in Python, for NDCG",
-        "bounds": "predicts times of events, which may be censored; use model.score(X, y) in Python, for the concordance index",
-    }
-    if kind in reasons:
-        what = f"a {type(estimator).__name__}, which {reasons[kind]}"
-        raise CommandError(f"dtrees evaluate scores predictions of one column, but {path!r} has {what}.")
-
-
-def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str:
-    """Return the task of the model, if the target is such as it can be compared with."""
-    if not summary.kinds:
-        raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
-    if classes is None:
-        if TEXT in summary.kinds:
-            raise CommandError(f"The model predicts numbers, but the target {target!r} holds text such as {summary.example!r}.")
-        return "regression"
-    return "classification"
+    document = {"model": model, "estimator": type(estimator).__name__, "n_rows": n_rows, "report": report}
+    display.document(document | wanted.as_document(figures))
 
 
 def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()) -> list[str]:
@@ -277,8 +267,6 @@ def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()
 
 def _output_names(estimator: Any, proba: bool) -> list[str]:
     """Return the names of predictions, numbered by target or quantile where there are several, and of the probabilities of classes."""
-    if hasattr(estimator, "score_samples"):
-        return [PREDICTION, SCORE]
     n_targets, quantiles = estimator.n_outputs_, quantiles_of(estimator)
     numbers = [f"_{quantile:g}" for quantile in quantiles] or ([f"_{k}" for k in range(n_targets)] if n_targets > 1 else [""])
     classes = by_target(estimator.classes_) if proba else []

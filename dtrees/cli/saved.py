@@ -37,7 +37,9 @@ def show(*, model: str, tree: int | None, depth: int, importance_type: str, colu
         display.table([(one.name, one.value, one.default) for one in changed], ("parameter", "value", "default"))
     shares = _importances(estimator, importance_type)
     rows = [(name, f"{share:.4f}") for name, share in list(shares.items())[:columns]]
-    display.table(rows, (f"column{f' ({len(rows)} of {len(shares)})' if len(rows) < len(shares) else ''}", importance_type), right=[1])
+    if rows:
+        shown = f" ({len(rows)} of {len(shares)})" if len(rows) < len(shares) else ""
+        display.table(rows, (f"column{shown}", importance_type), right=[1])
     display.document(
         {
             "model": model,

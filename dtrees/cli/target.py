@@ -183,6 +183,14 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     return "classification" if classes else "regression", f"{target!r} holds {held[kind]}, {summary.count} distinct values"
 
 
+def check_column(summary: TargetSummary, target: str, *, numbers: bool) -> None:
+    """Raise a CommandError if a target has no value, or text in the place of numbers."""
+    if not summary.kinds:
+        raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
+    if numbers and TEXT in summary.kinds:
+        raise CommandError(f"The model predicts numbers, but the target {target!r} holds text such as {summary.example!r}.")
+
+
 def number_as_text(values: Collection[Any]) -> str | None:
     """Return an example if all values are text that looks like numbers, some of which cannot be parsed; otherwise None.
 
@@ -244,17 +252,23 @@ def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.
     >>> bool((whole[600:] == held_out(600, 400, 0.2, seed=7)).all())
     True
     """
+    return _drawn(np.arange(first, first + n_rows), fraction, seed)
+
+
+def _drawn(numbers: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Return whether each number, of a row or a query, is drawn."""
     from dtrees.split.numbers import hashing  # brings in the compiler
 
     mix: Any = hashing.mix.py_func  # which takes arrays, too
-    chance: NDArray[np.uint64] = mix(mix(np.array([seed], np.uint64)) ^ mix(np.arange(first, first + n_rows, dtype=np.uint64)))
+    chance: NDArray[np.uint64] = mix(mix(np.array([seed], np.uint64)) ^ mix(numbers.astype(np.uint64)))
     return (chance >> np.uint64(11)) * 2.0**-53 < fraction
 
 
-def split(frame: Any, fraction: float, seed: int) -> tuple[Any, Any]:
+def split(frame: Any, fraction: float, seed: int, query: str | None = None) -> tuple[Any, Any]:
     """Return the training rows and the test rows of a Dask DataFrame, both lazy and with its partitions.
 
-    Counting the rows of the partitions is computed at once; nothing else comes to the client.
+    Counting the rows of the partitions is computed at once; nothing else comes to the client. With a column of numbers of queries, these
+    are drawn in the place of rows.
     """
     import dask
     import dask.dataframe as dd
@@ -264,14 +278,15 @@ def split(frame: Any, fraction: float, seed: int) -> tuple[Any, Any]:
     starts = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)]
 
     def select(test: bool) -> Any:
-        chunks = [dask.delayed(_select)(part, int(start), fraction, seed, test) for part, start in zip(parts, starts, strict=True)]
+        chunks = [dask.delayed(_select)(part, int(start), fraction, seed, query, test) for part, start in zip(parts, starts, strict=True)]
         return dd.from_delayed(chunks, meta=frame._meta, verify_meta=False, prefix="dtrees-test-rows" if test else "dtrees-train-rows")
 
     return select(False), select(True)
 
 
-def _select(part: Any, start: int, fraction: float, seed: int, test: bool) -> Any:
-    return part[held_out(start, len(part), fraction, seed) == test]
+def _select(part: Any, start: int, fraction: float, seed: int, query: str | None, test: bool) -> Any:
+    numbers = np.arange(start, start + len(part)) if query is None else part[query].to_numpy()
+    return part[_drawn(numbers, fraction, seed) == test]
 
 
 @dataclass(frozen=True)
@@ -400,7 +415,12 @@ def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[st
 
 
 def sum_over_parts(function: Callable[..., Any], estimator: Any, rows: Any, client: Any, *arguments: Any) -> Any:
-    """Return the sum of what ``function(part, estimator, *arguments)`` returns for the partitions of a Dask DataFrame."""
+    """Return the sum of what :func:`over_parts` returns."""
+    return np.sum(over_parts(function, estimator, rows, client, *arguments), axis=0)
+
+
+def over_parts(function: Callable[..., Any], estimator: Any, rows: Any, client: Any, *arguments: Any) -> Sequence[Any]:
+    """Return what ``function(part, estimator, *arguments)`` returns for each partition of a Dask DataFrame."""
     import dask
 
     # With a new key: the one of an earlier copy of the same model may be about to be released.
@@ -408,7 +428,7 @@ def sum_over_parts(function: Callable[..., Any], estimator: Any, rows: Any, clie
         dask.delayed(estimator, pure=False, traverse=False) if client is None else client.scatter(estimator, broadcast=True, hash=False)
     )
     tasks = [dask.delayed(function)(part, shared, *arguments) for part in rows.to_delayed()]
-    return np.sum([task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks), axis=0)
+    return [task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks)
 
 
 def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:

@@ -11,6 +11,8 @@ import click
 import dtrees
 from dtrees.cli.display import Display, plural
 from dtrees.cli.fit import Inputs, check, conclude, train_and_score
+from dtrees.cli.models import FAMILIES
+from dtrees.cli.target_columns import OUTLIERS
 from dtrees.engine.threads import available_cores
 from dtrees.version import needed
 
@@ -25,11 +27,13 @@ def tune(**given: Any) -> None:
     options = SimpleNamespace(**given, **_NO_OPTION)
     if (options.storage is None) != (options.study is None):
         raise click.UsageError("--storage and --study go together: where studies are kept, and which one this is")
+    if FAMILIES[options.model].kind == OUTLIERS:
+        raise click.UsageError(f"tune scores trials by a target, but --model {options.model} learns none; use dtrees fit")
     optuna = needed("optuna", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     display = Display(as_json=options.as_json)
     parameters = check(options)
-    if options.model == "boosting":
+    if FAMILIES[options.model].boosts:
         parameters = {"n_estimators": _MOST_ROUNDS} | parameters
     inputs = Inputs(options, display)
     inputs.find(None)
@@ -38,11 +42,11 @@ def tune(**given: Any) -> None:
     conclude(found, options, display)
 
 
-def _search(estimator: Any, X: Any, y: Any, watched: Any, options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
+def _search(estimator: Any, X: Any, y: Any, beside: Any, options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
     """Search for parameters, and tell of trials as they end; return the fitted estimator, and what was found."""
     import dask
 
-    X, y = dask.compute(X, y)
+    X, y, beside = dask.compute(X, y, beside)
     estimator.n_jobs = max(1, available_cores() // options.jobs)
     start = time.monotonic()
 
@@ -54,12 +58,12 @@ def _search(estimator: Any, X: Any, y: Any, watched: Any, options: Any, display:
 
     study, model = dtrees.tune(
         estimator, X, y, n_trials=options.trials, timeout=options.timeout, cv=options.folds, scoring=options.scoring, n_jobs=options.jobs,
-        random_state=options.seed, storage=options.storage, study_name=options.study, callbacks=[tell],
+        random_state=options.seed, storage=options.storage, study_name=options.study, callbacks=[tell], **beside,
     )  # fmt: skip
     model.n_jobs = None  # as in dtrees fit
     display.note(f"Tuning: {plural(len(study.trials), 'trial')} in {time.monotonic() - start:.1f} s")
     best = study.best_trial
-    parameters = {**best.params} | ({"n_estimators": model.n_estimators} if options.model == "boosting" else {})
+    parameters = {**best.params} | ({"n_estimators": model.n_estimators} if FAMILIES[options.model].boosts else {})
     judged_by = study.user_attrs["judged_by"]
     display.result(f"Best mean {judged_by} of {options.folds} folds: {best.value:.5g} (trial {best.number + 1}), with these parameters:")
     display.result(" ".join(f"-p {name}={_short(value)}" for name, value in parameters.items()) or "those of the model as it is")

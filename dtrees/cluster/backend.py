@@ -25,7 +25,7 @@ from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_
 from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingResult, ForestResult
 from dtrees.ensemble.backend import LoadOptions, Output, Table
-from dtrees.ensemble.in_process import LOCAL, Backend
+from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
 
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation_sets import EvalSet
@@ -146,6 +146,6 @@ class DaskBackend(Backend):
         """Compute collections; collections of one kind are computed together."""
         return computed(*collections)
 
-    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
+    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any, queries: Any = None) -> tuple[int, list[Any]]:
         """Return at most ``n`` rows of collections; other rows are not fetched."""
-        return draw_rows(n, seed, X, others)
+        return draw_rows(n, seed, X, others, *in_memory(queries))

@@ -197,10 +197,11 @@ class Backend:
         """Return collections (or None) as local arrays, for scoring."""
         return list(collections)
 
-    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
+    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any, queries: Any = None) -> tuple[int, list[Any]]:
         """Return the number of rows of X, and at most ``n`` of them, drawn at random and in order, from each collection (or None).
 
-        None returns all rows. Raises ValueError if another collection has a different number of rows than X.
+        None returns all rows. Given the query of each row, whole queries are drawn. Raises ValueError if another collection has a different
+        number of rows than X.
         """
         from dtrees.ensemble.compat import safe_indexing
 
@@ -210,7 +211,7 @@ class Backend:
             length = n_rows if other is None else other.shape[0] if hasattr(other, "shape") else len(other)
             if length != n_rows:
                 raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
-        rows = drawn_rows(n_rows, n, seed)
+        rows = drawn_rows(n_rows, n, seed, *in_memory(queries))
         return n_rows, [other if other is None or len(rows) == n_rows else safe_indexing(other, rows) for other in (X, *others)]
 
 
@@ -273,15 +274,25 @@ def side_by_side(y: Any, qid: Any) -> NDArray[np.float64]:
     return np.column_stack([relevance, numbers])
 
 
-def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
+def drawn_rows(n_rows: int, n: int | None, seed: int, queries: Any = None) -> NDArray[np.int64]:
     """Return the numbers of at most ``n`` of ``n_rows`` rows, drawn at random, ascending.
+
+    Given the query of each row, these are all rows of some queries, at least of one.
 
     >>> drawn_rows(3, 5, 0).tolist(), len(set(drawn_rows(1000, 10, 0).tolist()))
     ([0, 1, 2], 10)
+    >>> drawn_rows(6, 4, 0, [7, 8, 7, 8, 9, 9]).tolist()
+    [1, 3, 4, 5]
     """
     if n is None or n >= n_rows:
         return np.arange(n_rows)
-    return np.sort(np.random.default_rng(seed).choice(n_rows, n, replace=False))
+    random = np.random.default_rng(seed)
+    if queries is None:
+        return np.sort(random.choice(n_rows, n, replace=False))
+    _, query, sizes = np.unique(queries, return_inverse=True, return_counts=True)
+    order = random.permutation(len(sizes))
+    few = order[: max(1, int(np.searchsorted(sizes[order].cumsum(), n, side="right")))]
+    return np.flatnonzero(np.isin(query, few))
 
 
 #: The single, stateless backend of this process.

@@ -623,6 +623,7 @@ class Score:
     ----------
     name : str
     model, baseline : float
+        The baseline is NaN where there is none.
     greater_is_better : bool
         Otherwise it is an error, for which smaller is better.
     meaning : str
@@ -638,6 +639,11 @@ class Score:
     def is_better(self) -> bool:
         """Whether the model's score is better than the baseline's."""
         return self.model > self.baseline if self.greater_is_better else self.model < self.baseline
+
+    @property
+    def verdict(self) -> str:
+        """Return "good" or "bad", or "" without a baseline."""
+        return "" if math.isnan(self.baseline) else "good" if self.is_better else "bad"
 
 
 def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:

@@ -3,8 +3,10 @@
 ``report``
     the page; the function that users call.
 ``rows``
-    the rows that it is about: those given, or a sample of them; one target after the other, and scores of the model beside those of a
-    trivial prediction.
+    the rows that it is about: those given, or a sample of them, and what the model predicts for them.
+``targets``, ``orders``
+    one target and its scores, beside those of a trivial prediction; of rankings, censored times and outliers, whose predictions are
+    compared with one another, also what is drawn of them.
 ``facts``
     facts about the model: parameters, sizes, where it was fitted, with which versions; and about the columns of the rows.
 ``figures``

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.effects import Sample, digits_of, draw_dependence, draw_shap, members_of, most_important
+from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.node_texts import short_text
 from dtrees.plots import plot_importance
 from dtrees.reports.figures import Picture, drawn, plot_in
-from dtrees.reports.rows import Losses, Rows, Target
+from dtrees.reports.rows import Rows
+from dtrees.reports.targets import Losses, Target
 
 #: Most cells of the rows used, which limits the rows of wide tables, and the fewest rows.
 _MAX_CELLS, _LEAST_ROWS = 20_000_000, 100
@@ -49,29 +50,33 @@ class Looked:
     def of(cls, model: Any, rows: Rows) -> Looked:
         """Return the rows of a report, fewer for a wide table."""
         n_rows = max(_LEAST_ROWS, _MAX_CELLS // model.n_features_in_)
-        sample, several = Sample.of(model, rows.X, n_rows, base_margin=rows.base_margin), getattr(model, "n_outputs_", 1) > 1
+        drawn = drawn_rows(rows.X.shape[0], n_rows, 0, rows.targets[0].queries)
+        X, margin = (None if one is None else safe_indexing(one, drawn) for one in (rows.X, rows.base_margin))
+        sample, several = Sample.of(model, X, base_margin=margin), getattr(model, "n_outputs_", 1) > 1
         chosen = [i for i, key in enumerate(sample.outputs.keys) if not several or (key[0] if isinstance(key, tuple) else key) == 0]
-        target = rows.targets[0].at(drawn_rows(rows.X.shape[0], n_rows, 0))
-        return cls(sample, target, chosen)
+        return cls(sample, rows.targets[0].at(drawn), chosen)
 
     def some(self, n: int) -> Looked:
         """Return at most so many of the rows, drawn at random."""
-        rows = drawn_rows(len(self.sample), n, 0)
+        rows = drawn_rows(len(self.sample), n, 0, self.target.queries)
         return replace(self, sample=self.sample.take(rows), target=self.target.at(rows))
 
     @property
     def losses(self) -> Losses:
         """How far predictions are from what is."""
-        return Losses.of(self.target, members_of(self.sample.model)[0])
+        return self.target.losses(members_of(self.sample.model)[0])
 
 
-def by_shuffling(looked: Looked) -> Picture:
-    """Return a picture of how much predictions lose without what columns say."""
+def by_shuffling(looked: Looked) -> list[Picture]:
+    """Return a picture of how much predictions lose without what columns say; none where losses are not known."""
     some = looked.some(_ROWS_SHUFFLED)
-    name, n = some.losses.name, min(_MAX_SHUFFLED, len(looked.sample.names))
+    losses, n = some.losses, min(_MAX_SHUFFLED, len(looked.sample.names))
+    if np.isnan(losses.mean()):
+        return []
+    change = "fall" if losses.of_rows is None else "rise"
     caption = (
-        f"How much the {name} of {len(some.sample):,} rows rises when the values of a column are shuffled among them: means and standard "
-        f"deviations of {_N_REPEATS} times."
+        f"How much the {losses.name} of {len(some.sample):,} rows {change}s when the values of a column are shuffled among them: "
+        f"means and standard deviations of {_N_REPEATS} times."
     )
     if n < len(looked.sample.names):
         caption += f" Of the {n} columns of most gain."
@@ -80,9 +85,9 @@ def by_shuffling(looked: Looked) -> Picture:
     def draw(ax: Any) -> None:
         options = {"importances": rises, "max_num_features": n, "precision": digits_of(float(rises.max()))}
         plot_in(plot_importance, members_of(looked.sample.model)[0], ax=ax, **options)
-        ax.set_xlabel(f"rise of the {name}")
+        ax.set_xlabel(f"{change} of the {losses.name}")
 
-    return drawn("By permutation", caption, draw, (4.8, 1.1 + 0.28 * n))
+    return [drawn("By permutation", caption, draw, (4.8, 1.1 + 0.28 * n))]
 
 
 def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
@@ -90,16 +95,15 @@ def rises_by_shuffling(looked: Looked) -> NDArray[np.float64]:
 
     Columns that are not shuffled get the smallest increase of all.
     """
-    sample, target, before = looked.sample, looked.target, looked.losses.mean()
+    sample, target, first = looked.sample, looked.target, members_of(looked.sample.model)[0]
     random = np.random.default_rng(0)
     orders = np.array([random.permutation(len(sample)) for _ in range(_N_REPEATS)])
     most = most_important(sample.model, _MAX_SHUFFLED)
-    rises = np.empty((len(looked.sample.names), _N_REPEATS))
+    rises = np.empty((len(sample.names), _N_REPEATS))
+    before = target.losses(first).mean()
     for j in most:
         for k, found in enumerate(sample.predict({j: sample.table.iloc[:, j].to_numpy()[orders]})):
-            of_first = {"predicted": found[:, 0]} if target.classes is None else {"probabilities": found[:, : len(target.classes)]}
-            changed = replace(target, **of_first)
-            rises[j, k] = replace(looked, target=changed).losses.mean() - before
+            rises[j, k] = target.predicting(found).losses(first).mean() - before
     rises[np.setdiff1d(np.arange(len(rises)), most)] = rises[most].min(initial=0.0)
     return rises
 
@@ -119,7 +123,7 @@ def dependence(looked: Looked) -> list[Picture]:
 
 
 def explanations(looked: Looked) -> list[Picture]:
-    """Return pictures of the Shapley values of rows, and of those of the row that is predicted worst."""
+    """Return pictures of the Shapley values of rows, and of those of the row that is predicted worst, or comes first."""
     model, chosen = looked.sample.model, looked.chosen
     n_nodes = sum(tree.node_count for member in members_of(model) for group in member._trees.groups for tree in group)
     some = looked.some(int(np.clip(_MAX_NODES // n_nodes, 20, _ROWS_EXPLAINED)))
@@ -129,12 +133,8 @@ def explanations(looked: Looked) -> list[Picture]:
     if len(chosen) == 1:
         caption = f"A point for each of {n} and each column: to the right, the column has made the prediction greater."
     every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, n_columns=_COLUMNS_EXPLAINED), size)
-    worst = int(np.argmax(looked.losses.of_rows))
-    target = looked.target.at(np.array([worst]))
-    actual, predicted = target.actual[0], target.predicted[0]
-    which = chosen[int(np.searchsorted(target.classes, predicted))] if target.classes is not None and len(chosen) > 1 else chosen[0]
-    if target.classes is None:
-        actual, predicted = (short_text(float(value), 3) for value in (actual, predicted))
-    caption = f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
-    draw = partial(draw_shap, sample=looked.sample.take(np.array([worst])), chosen=[which], n_columns=_COLUMNS_EXPLAINED, one=True)
+    row, caption = looked.target.notable(looked.losses)
+    classes, predicted = looked.target.classes, looked.target.predicted[row]
+    which = chosen[int(np.searchsorted(classes, predicted))] if classes is not None and len(chosen) > 1 else chosen[0]
+    draw = partial(draw_shap, sample=looked.sample.take(np.array([row])), chosen=[which], n_columns=_COLUMNS_EXPLAINED, one=True)
     return [every, drawn("One row", caption, draw, size)]

@@ -22,6 +22,8 @@ from dtrees.node_texts import column_names, short_text
 from dtrees.reports.rows import importances_of
 from dtrees.version import __version__
 
+#: By what two columns of y are.
+_TASKS = {"queries": "ranking", "bounds": "survival"}
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
 
 
@@ -69,6 +71,8 @@ def figures_of(model: Any) -> dict[str, Any]:
         found |= {"best_round": model.best_iteration_ + 1, "best_score": model.best_score_}
     if hasattr(model, "oob_score_"):
         found["oob_score"] = model.oob_score_
+    if hasattr(model, "offset_"):
+        found["threshold"] = model.offset_
     if hasattr(model, "conformity_scores_"):
         found["calibration_rows"] = len(model.conformity_scores_)
     if hasattr(model, "_leaf_targets"):
@@ -92,6 +96,8 @@ def facts_of(model: Any) -> list[tuple[str, str]]:
         facts.append(("best round", f"{found['best_round']:,}, with a score of {found['best_score']:.6g}"))
     if "oob_score" in found:
         facts.append(("out-of-bag score", f"{found['oob_score']:.6g}"))
+    if "threshold" in found:
+        facts.append(("outliers", f"rows with a score below {found['threshold']:.6g}"))
     if "calibration_rows" in found:
         facts.append(("intervals", f"calibrated on {found['calibration_rows']:,} rows"))
     if "target_rows" in found:
@@ -122,6 +128,8 @@ def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
 def _task(model: Any) -> str:
     if is_outlier_detector(model):
         return "outliers"
+    if (columns := members_of(model)[0]._columns_of_y) in _TASKS:
+        return _TASKS[columns]
     task, n_targets = "classification" if is_classifier(model) else "regression", getattr(model, "n_outputs_", 1)
     if n_targets > 1:
         return f"{task}, {n_targets} targets"

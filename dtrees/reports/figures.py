@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from dtrees.effects import members_of
 from dtrees.node_texts import NodeOptions, NodeTexts
 from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
-from dtrees.reports.rows import Target, importances_of
+from dtrees.reports.orders import Order
+from dtrees.reports.rows import importances_of
+from dtrees.reports.targets import Target
 
 #: With more classes, only the most frequent ones are drawn.
 _MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8
@@ -64,12 +66,16 @@ def plot_in(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> No
 
 def predictions(target: Target) -> list[Picture]:
     """Return pictures of what is predicted beside what is."""
+    if isinstance(target, Order):
+        return [drawn(*drawing, (6.0, 4.2)) for drawing in target.drawings()]
     return list(_of_numbers(target) if target.classes is None else _of_classes(target))
 
 
 def importances(model: Any) -> list[Picture]:
-    """Return pictures of how much columns matter to trees, by gain and by number of splits."""
+    """Return pictures of how much columns matter to trees, by gain and by number of splits; none of isolation forests."""
     first, *others = members_of(model)
+    if not hasattr(first, "feature_importances_"):
+        return []
     size = 4.8, 1.1 + 0.28 * min(model.n_features_in_, 20)
     found = []
     for kind, caption in (("gain", "Of all that splits gain, the share of those on a column."), ("split", "The share of the splits.")):
@@ -143,7 +149,7 @@ def _of_numbers(target: Target) -> Iterator[Picture]:
 def _means(ax: Any, target: Target) -> None:
     """Draw mean true values against mean predictions."""
     groups = np.array_split(np.argsort(target.predicted, kind="stable"), _BINS)
-    weight = np.ones(len(target.actual)) if target.weight is None else target.weight
+    weight = target.weights
     groups = [rows for rows in groups if weight[rows].sum() > 0]
     x, y = ([float(np.average(values[rows], weights=weight[rows])) for rows in groups] for values in (target.predicted, target.actual))
     low, high = min(*x, *y), max(*x, *y)

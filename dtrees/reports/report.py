@@ -9,15 +9,15 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dtrees.effects import members_of, without_steps
-from dtrees.ensemble.objective import registry
 from dtrees.files import atomic_file
 from dtrees.node_texts import check_integer, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import behaviour, facts, figures
-from dtrees.reports.rows import Rows, scores_of, take_rows
+from dtrees.reports.rows import Rows, take_rows
 from dtrees.reports.slices import means_named, worst_slices
 
 #: Most columns, and targets, that are shown.
@@ -52,9 +52,10 @@ class Report:
 def report(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     path: str | os.PathLike[str] | None = None,
     *,
+    qid: Any = None,
     sample_weight: ArrayLike | None = None,
     base_margin: ArrayLike | None = None,
     max_rows: int | None = 10_000,
@@ -68,7 +69,7 @@ def report(
 
     The page shows scores next to those of a baseline that uses no column, learning curves, predicted and true values, the rows that the
     model predicts worst, importances, partial dependence and Shapley values, the columns, the first trees, parameters and versions. It
-    is a single file and loads no other files.
+    is a single file and loads no other files. Of rankers, survival models and isolation forests it says which parts are left out.
 
     Parameters
     ----------
@@ -77,8 +78,12 @@ def report(
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
         Rows to score. Pass held-out rows: scores of the training rows are too good.
     y : array-like of shape (n,), or (n, k) for k targets
+        For survival, as in :meth:`GradientBoostingRegressor.fit`. For an isolation forest, None, or labels of anomalies: True or 1, others
+        False or 0; or -1 and 1.
     path : str, path-like or None, default=None
         File to which the page is written atomically. None only returns it.
+    qid : array-like of shape (n,) or None, default=None
+        Query of each row, for a ranker. A random sample of the rows then has whole queries.
     sample_weight : array-like of shape (n,) or None, default=None
         Weights of rows in scores, the confusion matrix, ROC and precision-recall curves.
     base_margin : array-like of shape (n,) or (n, n_outputs), or None, default=None
@@ -108,7 +113,7 @@ def report(
     TypeError
         If ``model`` is not an estimator of dtrees.
     ValueError
-        If the model cannot predict the rows, or does not predict values of y: survival models, rankers and isolation forests.
+        If the model cannot predict the rows, or y is not a target of the model.
 
     Examples
     --------
@@ -119,12 +124,6 @@ def report(
     ('<!DOCTYPE html>', 1)
     """
     model, X = without_steps(model, X)
-    loss = getattr(members_of(model)[0], "_loss_name", "")
-    if hasattr(model, "score_samples") or registry.columns_of(loss or registry.NAME):
-        what = f"loss={loss!r}" if loss else type(model).__name__
-        raise ValueError(
-            f"a report compares predictions with y, but {what} predicts no values of y; use plot_partial_dependence and plot_shap"
-        )
     pyplot()
     check_integer("n_trees", n_trees, 0)
     if max_rows is not None:
@@ -133,7 +132,7 @@ def report(
         raise ValueError(f"seed is {seed!r}; wants an integer of at least 0")
     if max_depth is not None:
         check_integer("max_depth", max_depth, 0)
-    taken = take_rows(model, X, y, sample_weight, base_margin, max_rows, int(seed))
+    taken = take_rows(model, X, y, sample_weight, base_margin, max_rows, int(seed), qid)
     page = Report(_page(model, taken, rows, title, n_trees, max_depth, weighted=sample_weight is not None))
     if path is not None:
         page.save(path)
@@ -153,7 +152,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
             targets=_targets(model, rows),
             n_targets=len(rows.targets),
             curves=figures.curves(model),
-            importances=[*figures.importances(model), behaviour.by_shuffling(looked)],
+            importances=[*figures.importances(model), *behaviour.by_shuffling(looked)],
             dependence=behaviour.dependence(looked),
             explanations=behaviour.explanations(looked),
             slices=worst_slices(looked.sample, looked.target, looked.losses),
@@ -175,7 +174,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
 def _targets(model: Any, rows: Rows) -> list[dict[str, Any]]:
     found = []
     for target in rows.targets[:_MAX_TARGETS]:
-        baseline, scores = scores_of(target, members_of(model)[0])
+        baseline, scores = target.scores(members_of(model)[0])
         found.append({"name": target.name, "baseline": baseline, "scores": scores, "pictures": figures.predictions(target)})
     return found
 
@@ -202,5 +201,5 @@ def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["short"] = lambda value: short_text(float(value), 4)
+    environment.filters["short"] = lambda value: "-" if np.isnan(value) else short_text(float(value), 4)
     return environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))

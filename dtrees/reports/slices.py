@@ -12,7 +12,7 @@ from dtrees.effects import Sample
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.node_texts import short_text
 from dtrees.plots import short_name
-from dtrees.reports.rows import Losses, Target
+from dtrees.reports.targets import Losses, Target
 
 #: Ranges of a numeric column; with few values, each value, and each of the most frequent categories, is a slice. Most slices shown.
 _N_RANGES, _MAX_LEVELS, _MAX_SLICES = 5, 12, 10
@@ -59,10 +59,12 @@ def means_named(target: Target) -> list[str]:
 
 
 def worst_slices(sample: Sample, target: Target, losses: Losses) -> list[Slice]:
-    """Return the slices whose loss is the highest, the worst one first.
+    """Return the slices whose loss is the highest, the worst one first; none without losses of rows.
 
     They are ordered by the lower end of what the mean loss may be.
     """
+    if losses.of_rows is None:
+        return []
     n, total, squares = len(sample), losses.of_rows.sum(), (losses.of_rows**2).sum()
     found: list[tuple[float, str, NDArray[np.bool_]]] = []
     for name, rows in (each for j in range(len(sample.names)) for each in _slices(sample, j)):

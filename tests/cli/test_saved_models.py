@@ -326,31 +326,3 @@ def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
         assert "holds a BaggingRegressor of 2 boosters, and this command shows the trees of one" in fail(*command, tmp_path / "bag")
     for form in ("c", "numpy"):
         assert f"({form}, " in succeed("export", tmp_path / "bag", "--to", form, "-o", tmp_path / f"bag.{form}").stdout
-
-
-def test_models_without_a_column_of_answers(tmp_path: Path) -> None:
-    """Scores of isolation forests, rankers and survival models are written, but not compared with a column."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
-    relevance, query = np.clip(np.round(frame["a"]), 0, 2), np.arange(60) % 6
-    models = {
-        "outliers": dtrees.IsolationForest(5, random_state=0).fit(frame),
-        "NDCG": dtrees.GradientBoostingRanker(n_estimators=3).fit(frame, relevance, qid=query),
-        "concordance": dtrees.GradientBoostingRegressor(loss="cox", n_estimators=3).fit(frame, np.exp(frame[["b", "b"]].to_numpy())),
-    }
-    frame.assign(relevance=relevance).to_csv(tmp_path / "rows.csv", index=False)
-    for word, model in models.items():
-        dtrees.save(model, tmp_path / "model")
-        succeed("predict", tmp_path / "model", tmp_path / "rows.csv", "--output", tmp_path / "out.csv")
-        written = pd.read_csv(tmp_path / "out.csv")
-        np.testing.assert_allclose(written["prediction"], model.predict(frame))
-        assert ("score" in written) == (word == "outliers")
-        message = fail("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--target", "relevance")
-        assert "dtrees evaluate scores predictions of one column" in message
-        assert word in message
-    scores = models["outliers"].score_samples(frame)
-    dtrees.save(models["outliers"], tmp_path / "model")
-    succeed("predict", tmp_path / "model", tmp_path / "rows.csv", "--output", tmp_path / "out.parquet", "--keep", "a")
-    written = pd.read_parquet(tmp_path / "out.parquet")
-    assert list(written) == ["a", "prediction", "score"]
-    np.testing.assert_allclose(written["score"], scores)

@@ -8,8 +8,9 @@ from sklearn import metrics
 import dtrees
 from dtrees.effects import Sample
 from dtrees.reports.behaviour import Looked, explanations, rises_by_shuffling
-from dtrees.reports.rows import Losses, Target, take_rows
+from dtrees.reports.rows import take_rows
 from dtrees.reports.slices import means_named, worst_slices
+from dtrees.reports.targets import Losses, Target
 from tests.ensemble.samples import LABELS, SIGNAL, X, make
 
 FRAME = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=np.where(X[:, 4] > 0, "$up", "<down>"), same=1.0)

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.reports.facts import parameters_of, summarise_columns, times_of
-from dtrees.reports.rows import Target, scores_of
+from dtrees.reports.targets import Target
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
 
 #: Numbers of pictures of importances, of dependence and of Shapley values, for a model of five numeric columns.
@@ -212,7 +212,7 @@ def test_precision_and_recall_are_scikit_learns(weight):
     for y, average in ((LABELS, "macro"), (SIGNAL > 1, "binary")):
         model = make(dtrees.RandomForestClassifier, max_depth=2).fit(X, y)
         shares = model.predict_proba(X)
-        by_name = {score.name: score for score in scores_of(Target("", y, model.predict(X), shares, model.classes_, weight), model)[1]}
+        by_name = {score.name: score for score in Target("", y, model.predict(X), shares, model.classes_, weight).scores(model)[1]}
         for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
             assert by_name[name].model == pytest.approx(metric(y, model.predict(X), sample_weight=weight, average=average))
         if average == "binary":
@@ -224,7 +224,7 @@ def test_precision_and_recall_are_scikit_learns(weight):
 def test_scores_are_scikit_learns(weight):
     model = make(dtrees.RandomForestClassifier).fit(X, LABELS)
     shares = model.predict_proba(X)
-    _, found = scores_of(Target("", LABELS, model.predict(X), shares, model.classes_, weight), model)
+    _, found = Target("", LABELS, model.predict(X), shares, model.classes_, weight).scores(model)
     by_name = {score.name: score for score in found}
     constant = np.tile([np.average(c == LABELS, weights=weight) for c in model.classes_], (len(X), 1))
     for name, one, other in (
@@ -241,7 +241,7 @@ def test_scores_are_scikit_learns(weight):
     assert by_name["ROC AUC"].baseline == pytest.approx(0.5)
     mean = np.average(SIGNAL, weights=weight)
     regressor = make(dtrees.DecisionTreeRegressor).fit(X, SIGNAL)
-    words, found = scores_of(Target("", SIGNAL, np.zeros(len(X)), None, None, weight), regressor)
+    words, found = Target("", SIGNAL, np.zeros(len(X)), None, None, weight).scores(regressor)
     assert words == f"the mean of the target, {mean:.6g}"
     assert [score.name for score in found] == ["R²", "RMSE", "MAE", "median error"]
     assert found[0].baseline == pytest.approx(0, abs=1e-12)
@@ -287,16 +287,14 @@ def test_what_cannot_be_reported(tmp_path):
         (("model", X, SIGNAL), {}, TypeError, "model is of type str; wants an estimator of dtrees"),
         ((model, X, SIGNAL[:9]), {}, ValueError, "X has 300 rows but y"),
         ((model, X[:, :2], SIGNAL), {}, ValueError, "2 features"),
+        ((model, X), {}, ValueError, "requires y to be passed, but the target y is None"),
+        ((model, X, SIGNAL), {"qid": LABELS}, ValueError, "qid is given, but a DecisionTreeRegressor knows no queries; leave it out"),
         ((model, X, SIGNAL), {"max_rows": 0}, ValueError, "max_rows is 0; wants at least 1"),
         ((model, X, SIGNAL), {"seed": -1}, ValueError, "seed is -1"),
         ((model, X, SIGNAL), {"n_trees": 1.5}, TypeError, "n_trees is 1.5; wants an integer"),
     ):
         with pytest.raises(error, match=message):
             dtrees.report(*arguments, path, **options)
-    cox = dtrees.GradientBoostingRegressor(loss="cox", n_estimators=2).fit(X, np.column_stack([np.exp(SIGNAL)] * 2))
-    for other, what in ((cox, "loss='cox'"), (dtrees.IsolationForest(n_estimators=2).fit(X), "IsolationForest")):
-        with pytest.raises(ValueError, match=f"but {what} predicts no values of y; use plot_partial_dependence"):
-            dtrees.report(other, X, None, path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -381,8 +381,10 @@ def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Futu
     return [tasks.send("align", chunk) for chunk in chunks]
 
 
-def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[int, list[Any]]:
+def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any], queries: Any = None) -> tuple[int, list[Any]]:
     """Return the number of rows of X, and at most ``n`` of its rows and of the same rows of each of the others (lazy or not, or None).
+
+    Given the query of each row, in memory, whole queries are drawn.
 
     Unless they are persisted, collections are computed twice, once for counting rows; partitions without a drawn row only once.
 
@@ -400,7 +402,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     for length in (*map(sum, lengths[1:]), *here):
         if length != n_rows:
             raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
-    rows = drawn_rows(n_rows, n, seed)
+    rows = drawn_rows(n_rows, n, seed, queries)
     names = [column_names(collection) if collection.ndim == 2 else None for collection in lazy]
     chunks = dask.compute(*[[chunk for chunk, _ in chunks_of(*of, rows)] for of in zip(parts, lengths, names, strict=True)])
     found = iter([joined(group) for group in chunks])

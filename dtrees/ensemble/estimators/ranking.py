@@ -105,8 +105,8 @@ class GradientBoostingRanker(BoostedValues):
                 f"n_iter_no_change={self.n_iter_no_change} holds out rows, but a ranker learns from whole queries; pass an eval_set of "
                 "other queries, and early_stopping_rounds"
             )
-        sets = named_sets(eval_set, join=_joined)
-        return self._fit(X, _joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+        sets = named_sets(eval_set, join=joined)
+        return self._fit(X, joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
         """Return the mean NDCG of the queries, over all of their rows.
@@ -123,7 +123,7 @@ class GradientBoostingRanker(BoostedValues):
         float
             At most 1.
         """
-        return super().score(X, _joined(y, qid), sample_weight)
+        return super().score(X, joined(y, qid), sample_weight)
 
     def refit_leaves(
         self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None, decay: float = 0.9, base_margin: Any = None
@@ -144,10 +144,10 @@ class GradientBoostingRanker(BoostedValues):
         -------
         GradientBoostingRanker
         """
-        return super().refit_leaves(X, _joined(y, qid), sample_weight, decay=decay, base_margin=base_margin)
+        return super().refit_leaves(X, joined(y, qid), sample_weight, decay=decay, base_margin=base_margin)
 
 
-def _joined(y: Any, qid: Any) -> Any:
+def joined(y: Any, qid: Any) -> Any:
     """Return relevances and queries side by side, as a collection of the kind of y."""
     if qid is None:
         raise ValueError("qid is None; a ranker wants the query of each row, as a number")

@@ -125,9 +125,22 @@ class LambdaRank(OfAllRows, Identity):
             before = np.append(0.0, relevant.cumsum())
             precision = (before[1:] - before[ranks.start][ranks.query]) / (ranks.position + 1)
             found, best = ranks.sums(relevant * precision * (ranks.position < first)), np.minimum(ranks.sums(relevant), first)
-        each = np.divide(found, best, out=np.ones_like(found), where=best > 0.0)
-        of_queries = 1.0 if weight is None else ranks.sums(weight[ranks.order]) / np.diff(ranks.start)
-        return float(kernels().weighted_mean(each, of_queries * np.ones_like(each)))
+        return _mean_over_queries(ranks, found, best, weight)
+
+    def expected(self, target: Target, first: float, weight: Floats | None) -> float:
+        """Return the expected NDCG of the first rows of queries in random order, in which each row has the mean gain of its query."""
+        relevance, qid = target
+        ranks = Ranks.of(qid, relevance, weight)
+        mean = ranks.sums(self.gains(relevance)[ranks.order]) / np.diff(ranks.start)
+        found = mean * ranks.sums(discounts(ranks)[ranks.position] * (ranks.position < first))
+        return _mean_over_queries(ranks, found, self._dcg(ranks, relevance, first), weight)
+
+
+def _mean_over_queries(ranks: Ranks, found: Floats, best: Floats, weight: Floats | None) -> float:
+    """Return the mean of shares of the best, each of the mean weight of its rows; 1 where there is no best."""
+    each = np.divide(found, best, out=np.ones_like(found), where=best > 0.0)
+    of_queries = 1.0 if weight is None else ranks.sums(weight[ranks.order]) / np.diff(ranks.start)
+    return float(kernels().weighted_mean(each, of_queries * np.ones_like(each)))
 
 
 def discounts(ranks: Ranks) -> Floats:
