@@ -98,6 +98,7 @@ class Ranking(Order):
         def draw(ax: Any) -> None:
             ax.plot(first, [self.measure(f"ndcg@{k}") for k in first], marker="o", color="#3c82c8", label="model")
             ax.plot(first, [self.by_chance(f"ndcg@{k}") for k in first], color="#303030", linestyle="--", linewidth=1, label="random order")
+            ax.xaxis.get_major_locator().set_params(integer=True)
             _label(ax, "first rows of each query", "NDCG")
 
         yield "NDCG of the first rows", "Mean over queries; a query without relevant rows has 1.", draw
@@ -211,7 +212,8 @@ class Outliers(Order):
             groups = {"other rows": self.predicted[~self.actual], "labelled as anomalies": self.predicted[self.actual]}
 
         def draw(ax: Any) -> None:
-            ax.hist([*groups.values()], bins=40, label=[*groups], stacked=True, color=["#3c82c8", "#d1495b"][: len(groups)])
+            colours, bins = ["#3c82c8", "#d1495b"][: len(groups)], np.histogram_bin_edges(self.predicted, 40)
+            ax.hist([*groups.values()], bins, label=[*groups], color=colours, histtype="stepfilled", alpha=0.6)
             ax.axvline(self.offset, color="#303030", linestyle="--", linewidth=1, label="threshold")
             ax.set_yscale("log")
             _label(ax, "score", "rows")

@@ -287,7 +287,7 @@ def test_what_cannot_be_reported(tmp_path):
         (("model", X, SIGNAL), {}, TypeError, "model is of type str; wants an estimator of dtrees"),
         ((model, X, SIGNAL[:9]), {}, ValueError, "X has 300 rows but y"),
         ((model, X[:, :2], SIGNAL), {}, ValueError, "2 features"),
-        ((model, X), {}, ValueError, "requires y to be passed, but the target y is None"),
+        ((model, X, None), {}, ValueError, "requires y to be passed, but the target y is None"),
         ((model, X, SIGNAL), {"qid": LABELS}, ValueError, "qid is given, but a DecisionTreeRegressor knows no queries; leave it out"),
         ((model, X, SIGNAL), {"max_rows": 0}, ValueError, "max_rows is 0; wants at least 1"),
         ((model, X, SIGNAL), {"seed": -1}, ValueError, "seed is -1"),
