@@ -282,7 +282,7 @@ def drawn_rows(n_rows: int, n: int | None, seed: int, queries: Any = None) -> ND
     >>> drawn_rows(3, 5, 0).tolist(), len(set(drawn_rows(1000, 10, 0).tolist()))
     ([0, 1, 2], 10)
     >>> drawn_rows(6, 4, 0, [7, 8, 7, 8, 9, 9]).tolist()
-    [1, 3, 4, 5]
+    [0, 2, 4, 5]
     """
     if n is None or n >= n_rows:
         return np.arange(n_rows)
