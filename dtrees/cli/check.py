@@ -60,7 +60,7 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
         start = time.monotonic()
         with display.stage("Compiling kernels, or reading compiled ones"):
             _fit_a_little()
-        with warnings.catch_warnings(action="ignore"):  # about tables that are not the user's
+        with warnings.catch_warnings(action="ignore"):  # they concern tables that are not the user's
             n_kinds = _compile_kinds([name for name in FAMILIES if FAMILIES[name].kind == VALUES] if all_models else models, display)
         seconds = time.monotonic() - start
     finally:

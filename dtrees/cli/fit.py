@@ -56,7 +56,7 @@ Train = Callable[[Any, Any, Any, dict[str, Any], Any, Display], tuple[Any, dict[
 def train_and_score(
     inputs: Inputs, parameters: dict[str, Any], options: Any, display: Display, client: Any, train_: Train
 ) -> dict[str, Any]:
-    """Read the tables, train, save, score and report; return what was found."""
+    """Read the tables, train, save, score and report; return the results."""
     columns, wanted = inputs.columns, inputs.target
     task, train, test, watched = _rows_and_task(inputs, options, display)
     calibration = None
@@ -104,7 +104,7 @@ def conclude(found: dict[str, Any], options: Any, display: Display) -> None:
 
 
 def _rows_and_task(inputs: Inputs, options: Any, display: Display) -> tuple[str, Any, Any, dict[str, Any]]:
-    """Return the task, the rows to train on, those for the test, if any, and what is to be scored after each round, by argument of fit."""
+    """Return the task, the training rows, the test rows, if any, and evaluation sets, by argument of fit."""
     wanted, name = inputs.target, options.target
     frame, found = inputs.read("DATA", numbers=[] if wanted.kind == VALUES else wanted.names)
     if wanted.kind == VALUES:
@@ -228,7 +228,7 @@ class Inputs:
     def read_further(self, option: str, frame: Any, tasks: dict[str, str], summaries: dict[str, target.TargetSummary]) -> Any:
         """Return the complete rows of another table than the one to train on."""
         wanted = [*self.columns, *self.target.names]
-        # A column that is text in one of the tables is text in both, and one of numbers or flags is read as such.
+        # A column that is text in one of the tables is text in both; columns of numbers or flags are read as such.
         text = [column for column in wanted if str(frame.dtypes[column]).startswith("str")]
         rows, found = self.read(option, text=text, numbers=[column for column in wanted if column not in text])
         for name in self.target.targets:
@@ -239,7 +239,7 @@ class Inputs:
 
 
 def _fit(estimator: Any, X: Any, y: Any, beside: dict[str, Any], options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
-    """Fit, show the progress, and say what was done; where a column stands in the way, say how to leave it out."""
+    """Fit with progress, and print a summary; if a column cannot be used, say how to leave it out."""
     given = {"checkpoint": options.checkpoint, "checkpoint_interval": options.checkpoint_interval}
     more = beside | {name: value for name, value in given.items() if value is not None}
     bar, start = _Bar(display.stderr), time.monotonic()
@@ -273,7 +273,7 @@ class _Bar(ProgressBar):
 
 
 def _report(estimator: Any, rows: Any, inputs: Inputs, options: Any, display: Display) -> None:
-    """Write the report, about the test rows or, without any, about those of the fit."""
+    """Write the report, for the test rows or, without any, for the training rows."""
     said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
     y, beside = inputs.target.taken(rows)
     with display.stage("Writing the report"):
@@ -289,7 +289,7 @@ def _count_rows(*frames: Any) -> list[int]:
     return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]
 
 
-#: What the demo leaves as it is of the options of ``dtrees fit``.
+#: Options of ``dtrees fit`` that the demo does not set.
 _NO_OPTION = dict.fromkeys(("qid", "event", "loss", "test_size", "test", "validation", "checkpoint", "checkpoint_interval", "intervals"))
 
 

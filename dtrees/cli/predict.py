@@ -266,7 +266,7 @@ def features_of(estimator: Any, table: tables.Table, targets: Sequence[str] = ()
 
 
 def _output_names(estimator: Any, proba: bool) -> list[str]:
-    """Return the names of predictions, numbered by target or quantile where there are several, and of the probabilities of classes."""
+    """Return the names of predictions, numbered by target or quantile if there are several, and of the probabilities of classes."""
     n_targets, quantiles = estimator.n_outputs_, quantiles_of(estimator)
     numbers = [f"_{quantile:g}" for quantile in quantiles] or ([f"_{k}" for k in range(n_targets)] if n_targets > 1 else [""])
     classes = by_target(estimator.classes_) if proba else []

@@ -257,9 +257,9 @@ def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.
 
 def _drawn(numbers: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
     """Return whether each number, of a row or a query, is drawn."""
-    from dtrees.split.numbers import hashing  # brings in the compiler
+    from dtrees.split.numbers import hashing  # imports the compiler
 
-    mix: Any = hashing.mix.py_func  # which takes arrays, too
+    mix: Any = hashing.mix.py_func  # takes arrays, too
     chance: NDArray[np.uint64] = mix(mix(np.array([seed], np.uint64)) ^ mix(numbers.astype(np.uint64)))
     return (chance >> np.uint64(11)) * 2.0**-53 < fraction
 

@@ -43,7 +43,7 @@ def tune(**given: Any) -> None:
 
 
 def _search(estimator: Any, X: Any, y: Any, beside: Any, options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
-    """Search for parameters, and tell of trials as they end; return the fitted estimator, and what was found."""
+    """Search for parameters, and print trials as they end; return the fitted estimator, and the results."""
     import dask
 
     X, y, beside = dask.compute(X, y, beside)

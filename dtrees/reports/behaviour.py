@@ -57,13 +57,13 @@ class Looked:
         return cls(sample, rows.targets[0].at(drawn), chosen)
 
     def some(self, n: int) -> Looked:
-        """Return at most so many of the rows, drawn at random."""
+        """Return at most ``n`` of the rows, drawn at random."""
         rows = drawn_rows(len(self.sample), n, 0, self.target.queries)
         return replace(self, sample=self.sample.take(rows), target=self.target.at(rows))
 
     @property
     def losses(self) -> Losses:
-        """How far predictions are from what is."""
+        """The losses of the predictions."""
         return self.target.losses(members_of(self.sample.model)[0])
 
 

@@ -65,7 +65,7 @@ def plot_in(plot: Callable[..., Any], model: Any, ax: Any, **options: Any) -> No
 
 
 def predictions(target: Target) -> list[Picture]:
-    """Return pictures of what is predicted beside what is."""
+    """Return pictures that compare predictions with true values."""
     if isinstance(target, Order):
         return [drawn(*drawing, (6.0, 4.2)) for drawing in target.drawings()]
     return list(_of_numbers(target) if target.classes is None else _of_classes(target))

@@ -20,7 +20,7 @@ from dtrees.node_texts import short_text
 
 @dataclass(frozen=True)
 class Target:
-    """One target: what it is, and what the model makes of it.
+    """One target, and the predictions for it.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Target:
         None for numbers.
     weight : ndarray of float64 of shape (n,) or None
     alpha : float or None
-        Which quantile is predicted, where that does not follow from the model.
+        The predicted quantile, if it does not follow from the model.
     """
 
     name: str
@@ -78,13 +78,13 @@ class Target:
         return worst, f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
 
     def at(self, rows: NDArray[np.integer]) -> Self:
-        """Return the target of some of the rows."""
+        """Return the target for some of the rows."""
         arrays = {name: getattr(self, name) for name in self._OF_ROWS}
         return replace(self, **{name: values[rows] for name, values in arrays.items() if values is not None})
 
 
 def _alpha(target: Target, model: Any) -> float | None:
-    """Return which quantile is predicted, if it is one."""
+    """Return the quantile that is predicted, if there is one."""
     return target.alpha if target.alpha is not None else float(model.alpha) if str(getattr(model, "loss", "")) == "quantile" else None
 
 
@@ -109,7 +109,7 @@ class Losses:
 
     @classmethod
     def of(cls, target: Target, model: Any) -> Losses:
-        """Return the losses of a target: logarithmic ones of classes, and of numbers those that the model was fitted to make small."""
+        """Return the losses of a target: log losses of classes, and for numbers the loss that the model was fitted with."""
         if target.probabilities is not None and target.classes is not None:
             shares = target.probabilities / target.probabilities.sum(axis=1, keepdims=True)
             mine = np.take_along_axis(shares, np.searchsorted(target.classes, target.actual)[:, np.newaxis], 1)[:, 0]
@@ -145,7 +145,7 @@ def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
         return Score(name, mine, others, greater, meaning)
 
     def of_loss() -> Iterator[Score]:
-        """Yield the score that belongs to a loss or criterion other than squared and absolute error."""
+        """Yield the score of a loss or criterion other than squared and absolute error."""
         if loss == "quantile":
             yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
         positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
