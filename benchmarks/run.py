@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.data import TrainTest
 from benchmarks.libraries import is_installed
 from benchmarks.results import Measure, Row
 from benchmarks.timing import PAUSE, interleave
+from dtrees.split.compile.helper import helper_runs
 
 T = TypeVar("T")
 #: Creates an unfitted estimator.
@@ -21,6 +23,8 @@ Maker = Callable[[], Any]
 OURS = "dtrees"
 #: Rows of the warm-up of peers: enough to start their threads.
 _WARM_UP_ROWS = 2000
+#: Most seconds to wait for the helper that compiles kernels.
+_MOST_SECONDS = 300.0
 
 
 @dataclass
@@ -90,11 +94,15 @@ class Run:
         yield from self.rows(work, self.measure_fits(X, y, makers))
 
     def measure_fits(self, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
-        """Time fits in turns. The warm-up of dtrees is a fit of the whole table, to compile kernels; that of peers a fit of a part."""
+        """Time fits in turns. The warm-up of dtrees is a fit of the whole table, to compile kernels; that of peers a fit of a part.
+
+        The helper process that compiles the kernels for later fits has ended when the turns begin.
+        """
         makers = self.installed(makers)
         for name, make in makers.items():
             n = X.shape[0] if name == OURS else _WARM_UP_ROWS
             make().fit(X[:n], y[:n])
+        _wait_for_kernels()
         return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
 
     def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
@@ -105,3 +113,9 @@ class Run:
             predicted = np.asarray(getattr(model, "predict_proba", model.predict)(table.X_test))
             measures[name] = Measure(metric(table.y_test, predicted), unit="")
         yield from self.rows(work, measures)
+
+
+def _wait_for_kernels() -> None:
+    deadline = time.monotonic() + _MOST_SECONDS
+    while helper_runs() and time.monotonic() < deadline:
+        time.sleep(0.1)

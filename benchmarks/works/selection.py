@@ -70,7 +70,7 @@ def tuning(run: Run) -> Iterator[Row]:
     else:
         prices = hold_out(housing[0], housing[1] / 100_000)
     n_trials, n_rounds = run.size(tiny=2, small=10, full=30), run.size(tiny=5, small=200, full=1000)
-    for name, table, classify in (("prices", prices, False), ("incomes", incomes, True)):
+    for name, table, classify in (("California housing", prices, False), ("Adult", incomes, True)):
         metric: Any = sklearn.metrics.log_loss if classify else sklearn.metrics.root_mean_squared_error
         contenders: dict[str, Callable[[Any, Any], Any]] = {
             OURS: functools.partial(_ours, run.threads, n_trials, n_rounds, classify),
