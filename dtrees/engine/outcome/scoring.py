@@ -40,9 +40,10 @@ def _n_blocks(n_rows: int) -> int:
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
     """Return the mean losses, given the sums of all blocks in their order."""
-    sums = losses[0].sums if len(losses) == 1 else np.concatenate([share.sums for share in losses])
-    totals, weights = np.cumsum(sums, axis=0)[-1].tolist(), losses[0].weights.tolist()  # added up one after the other
-    scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, weights, strict=True)])
+    totals, *blocks = [block for share in losses for block in share.sums.tolist()]
+    for sums in blocks:
+        totals = [total + more for total, more in zip(totals, sums, strict=True)]
+    scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, losses[0].weights.tolist(), strict=True)])
     return scores if losses[-1].score is None else scores._replace(validation=losses[-1].score)
 
 
