@@ -228,10 +228,16 @@ def are_first(first, n, nodes, ranks):
     return found
 
 
+@inlined_kernel
+def is_limited(budget):
+    """Return whether the number of leaves is limited."""
+    return budget.first.shape[0] > 0
+
+
 @lean_kernel
 def is_hopeless(budget, origin):
     """Return whether a node will not be split, because its parent will not, or is the last one."""
-    return budget.first.shape[0] > 0 and origin.parent >= 0 and _is_too_late(budget, origin.parent, origin.rank, ZERO() + 1)
+    return is_limited(budget) and origin.parent >= 0 and _is_too_late(budget, origin.parent, origin.rank, ZERO() + 1)
 
 
 @separate_kernel(returns=types.boolean)
@@ -245,12 +251,6 @@ def _is_too_late(budget, node, rank, n_after):
     return hopeless
 
 
-@inlined_kernel
-def is_limited(budget):
-    """Return whether the number of leaves is limited."""
-    return budget.first.shape[0] > 0
-
-
 @lean_kernel
 def is_still_first(budget, child):
     """Return whether the split of a child's parent may still be made in the end."""
@@ -260,7 +260,7 @@ def is_still_first(budget, child):
 @lean_kernel
 def number_split(budget, origin, gain):
     """Store the split of a node; return the node's number if it may be split in the end, otherwise -1, and the rank of the split."""
-    if budget.first.shape[0] == 0:
+    if not is_limited(budget):
         return ZERO(), 0.0
     return _number_split(budget, origin, gain)
 
@@ -285,13 +285,13 @@ def come_from(origin, node, side, rank):
 @lean_kernel
 def waits_in_vain(budget, n):
     """Return whether the n-th node on the stack will not be split."""
-    return budget.first.shape[0] > 0 and is_hopeless(budget, budget.waiting[n])
+    return is_limited(budget) and is_hopeless(budget, budget.waiting[n])
 
 
 @lean_kernel
 def is_to_be_split(budget, n, gain):
     """Return whether the n-th node on the stack may be split in the end; its children become the next and the n-th."""
-    if budget.first.shape[0] == 0:
+    if not is_limited(budget):
         return True
     node, rank = number_split(budget, budget.waiting[n], gain)
     if node < 0:
@@ -308,7 +308,7 @@ def bring_up_best(sum_slots, budget, stack, bottom, n):
     The nodes are a heap, which :func:`put_in_order` restores when two more nodes have been added. If the number of leaves is not
     limited, the stack is not changed.
     """
-    if budget.first.shape[0] > 0 and n - bottom > 1:
+    if is_limited(budget) and n - bottom > 1:
         _bring_up_best(sum_slots, budget, stack, bottom, n)
 
 
@@ -331,7 +331,7 @@ def _bring_up_best(sum_slots, budget, stack, bottom, n):
 @lean_kernel
 def put_in_order(sum_slots, budget, stack, bottom, n):
     """Restore the heap of the nodes from ``bottom`` on after two nodes were added."""
-    if budget.first.shape[0] > 0:
+    if is_limited(budget):
         _put_in_order(sum_slots, budget, stack, bottom, n)
 
 
@@ -403,7 +403,7 @@ def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
     records = np.empty(np.count_nonzero(is_kept), nodes.records.dtype)
     order, first, below = _cut(nodes.records, is_kept, records)
     places = nodes.records[below]
-    return Nodes(records, nodes.sums[order]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
+    return Nodes(records[: order.shape[0]], nodes.sums[order]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
 
 
 @kernel
@@ -510,33 +510,8 @@ def _sink_place(records, node_of, heap, n, i):
 
 
 def in_preorder(nodes: Nodes) -> Nodes:
-    """Return the descendants of the first node in preorder; other nodes are dropped."""
-    order, number = _preorder(nodes.records["left"].copy(), nodes.records["right"].copy())
-    records = nodes.records[order]
-    inner = records["column"] >= 0
-    for side in ("left", "right"):
-        records[side][inner] = number[records[side][inner]]
-    return Nodes(records, nodes.sums[order])
-
-
-@kernel
-def _preorder(left, right):
-    """Return the nodes reachable from node 0 in preorder, and the index of each node in that order."""
-    order, number = np.empty(left.shape[0], np.int64), np.full(left.shape[0], -1, np.int32)
-    stack = np.empty(left.shape[0], np.int64)
-    stack[0] = 0
-    n_stack = 1
-    n = 0
-    while n_stack > 0:
-        n_stack -= 1
-        node = stack[n_stack]
-        order[n], number[node] = node, n
-        n += 1
-        if left[node] >= 0:
-            stack[n_stack] = right[node]
-            stack[n_stack + 1] = left[node]
-            n_stack += 2
-    return order[:n], number
+    """Return nodes, the first of which is the root, in preorder; nodes that are not its descendants are left out."""
+    return cut(nodes, np.ones(nodes.records.shape[0], np.bool_))[0]
 
 
 @kernel

@@ -267,15 +267,19 @@ def _assign(sum_slots, work_pool, task, i, summed):
 
 
 @lean_kernel
+def _go_on(work_pool, task, i, kind):
+    """Let a step on a node be taken: in the order of splits if leaves are limited, otherwise next."""
+    if is_limited(task.budget):
+        set_aside(work_pool, i, kind)
+    else:
+        add_chunks(work_pool, kind, i, ZERO() + 1)
+
+
+@lean_kernel
 def _open_children(work_pool, task, i):
     left = work_pool.places[i].left_child
-    for child in range(left, left + 2):
-        if rows_of(work_pool, child) <= work_pool.share_rows:
-            set_aside(work_pool, child, GROW)
-        elif is_limited(task.budget):
-            set_aside(work_pool, child, OPEN)
-        else:
-            add_chunks(work_pool, OPEN, child, ZERO() + 1)
+    _go_on(work_pool, task, left, OPEN)
+    _go_on(work_pool, task, left + 1, OPEN)
 
 
 @lean_kernel
@@ -323,10 +327,7 @@ def _decide(sum_slots, work_pool, task, i):
         left = work_pool.places[i].left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
-        if is_limited(task.budget):
-            set_aside(work_pool, i, DIVIDE)
-        else:
-            add_chunks(work_pool, DIVIDE, i, ZERO() + 1)
+        _go_on(work_pool, task, i, DIVIDE)
     elif split.status != SPLIT and draws_columns(task):  # more columns may be drawn
         set_aside(work_pool, i, GROW)
     else:

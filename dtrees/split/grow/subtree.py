@@ -23,7 +23,7 @@ from dtrees.split.compile.kernels import ZERO, lean_entry, lean_kernel, separate
 from dtrees.split.compile.methods import UNKNOWN, Hidden, hide
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.parts import weight_sums, without_words
-from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_limited, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
 from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, draws_columns, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
@@ -131,7 +131,7 @@ def hand_down_slot(task, n):
     right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
     if left or right:
         note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
-    inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
+    inherit(sum_slots, n, task.partition, todo, left, right, not is_limited(task.budget))
 
 
 @optional

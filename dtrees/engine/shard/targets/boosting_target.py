@@ -184,11 +184,10 @@ class BoostingTarget:
         if tree == round_ or self._loss_of != round_:  # a replacement shard within a round has no loss yet
             weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
-        if self.plan.subsample < 1.0:
-            first = tree - output
-            found = self.draw(first)
-            if found is not None:
-                self.draw_by_gradient(first, found)
+        first = tree - output
+        found = self.draw(first)
+        if found is not None:
+            self.draw_by_gradient(first, found)
         self.derive(output)
         separate, (a, b) = self._separate_steps, self._fixed
         if not separate and a.shape[0] <= ADDITION_ROWS:
@@ -352,10 +351,7 @@ class BoostingTarget:
     def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
         """Add the values of a tree's nodes (:data:`~dtrees.split.node.records.NODE`), shape (n, 1), to a raw prediction."""
         if rows.shape[0] <= ADDITION_ROWS:
-            if self._remembered is None:  # without a call through :meth:`add`, which tables of few rows notice
-                add_values(records, value, self.raw[output], rows)
-            else:
-                self.add(output, value, lambda values, total: add_values(records, values, total, rows))
+            self.add(output, value, lambda values, total: add_values(records, values, total, rows))
             return
         leaf = records["column"] < 0
         self.add_leaves(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
