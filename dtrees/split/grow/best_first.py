@@ -402,8 +402,8 @@ def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
     """Return the tree that consists of the kept nodes of a tree, and its leaves that were split; children come in pairs."""
     records = np.empty(np.count_nonzero(is_kept), nodes.records.dtype)
     order, first, below = _cut(nodes.records, is_kept, records)
-    places = nodes.records[below]
-    return Nodes(records[: order.shape[0]], nodes.sums[order]), MergedLeaves(first, *(places[name].astype(np.int64) for name in ("start", "in_stop", "stop")))
+    places = (nodes.records[name][below].astype(np.int64) for name in ("start", "in_stop", "stop"))
+    return Nodes(records[: order.shape[0]], nodes.sums[order]), MergedLeaves(first, *places)
 
 
 @kernel
