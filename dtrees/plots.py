@@ -365,7 +365,7 @@ def plot_tree(
         Nodes below this depth are left out. None draws all nodes.
     feature_names : array-like of str of shape (n_features,) or None, default=None
         Names of columns. None uses the names at fit, or ``feature_0``, ``feature_1``, ... for an array.
-    class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
+    class_names : array-like of str of shape (n_classes,), or list of such arrays for multi-output models, or None, default=None
         Names of classes in the order of ``classes_``. None uses the classes themselves.
     label : {"all", "root", "none"}, default="all"
         Nodes in which numbers are labelled, such as ``samples = 3``.

@@ -80,7 +80,7 @@ _parameter_options = _options(
 )
 
 _QID = click.option("--qid", metavar="COLUMN", help="Query of each row, for rankings.")
-_EVENT = click.option("--event", metavar="COLUMN", help="For survival: whether the event was seen (1 or true) or not (0 or false).")
+_EVENT = click.option("--event", metavar="COLUMN", help="For survival: whether the event was observed (1 or true) or not (0 or false).")
 
 _rows_options = _options(
     click.option(
@@ -94,7 +94,7 @@ _rows_options = _options(
         "--model",
         type=click.Choice([*_MODELS, *_OTHERS]),
         default="boosting",
-        help=f"{_MEANT}, boosting for rankings or for survival, or an isolation forest, which finds anomalies.",
+        help=f"{_MEANT}, boosting for rankings or for survival, or an isolation forest, which finds outliers.",
     ),
     click.option("--loss", metavar="NAME", help="Loss of boosting, as -p loss=NAME; for survival, cox or aft.  [default: the model's own]"),
     _parameter_options,
@@ -279,8 +279,8 @@ def predict(**options: Any) -> None:
 @click.argument("data")
 @click.option(
     "--target", "targets", multiple=True, metavar="COLUMN",
-    help="Column of the true values. Rows where it is missing are left out. For several targets, repeat it in the order of the fit. For an "
-    "isolation forest, labels, which may be left out.",
+    help="Column of the true values. Rows where it is missing are left out. For multi-output models, repeat it in the order of the fit. "
+    "For an isolation forest, labels, which may be left out.",
 )  # fmt: skip
 @_QID
 @_EVENT
@@ -291,7 +291,7 @@ def predict(**options: Any) -> None:
 def evaluate(**options: Any) -> None:
     """Score MODEL on DATA, next to a baseline that uses no column.
 
-    Rankings are scored by NDCG, survival models by the concordance index, and isolation forests by the share of anomalies or, with labels,
+    Rankings are scored by NDCG, survival models by the concordance index, and isolation forests by the share of outliers or, with labels,
     by ROC AUC.
     """
     from dtrees.cli.predict import evaluate

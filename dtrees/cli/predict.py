@@ -30,7 +30,7 @@ from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
-#: Columns of predictions, and of the scores of outliers, which are lower for more abnormal rows.
+#: Columns of predictions, and of the scores of outliers, which are lower for more unusual rows.
 PREDICTION, SCORE = "prediction", "score"
 
 

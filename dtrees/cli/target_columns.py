@@ -31,7 +31,7 @@ VALUES, QUERIES, BOUNDS, OUTLIERS = "values", "queries", "bounds", "outliers"
 #: Options of a second column, by kind: what the models are, the option and its meaning.
 _SECOND = {
     QUERIES: ("ranking", "--qid", "the query of each row"),
-    BOUNDS: ("survival", "--event", "whether the event was seen (1 or true) or not (0 or false)"),
+    BOUNDS: ("survival", "--event", "whether the event was observed (1 or true) or not (0 or false)"),
 }
 #: What columns of yes and no may hold.
 _FLAGS = {BOUNDS: ({0, 1},), OUTLIERS: ({0, 1}, {-1, 1})}

@@ -204,7 +204,7 @@ def _check_held(plain: PlainModel, target: str, holds: Collection[str]) -> None:
         )
     if isinstance(plain.classes, list) and CLASSES_OF_TARGETS not in holds:
         raise ValueError(
-            f"this {name} has {len(plain.classes)} targets with classes of their own, and {target} is given several targets of regressors "
+            f"this {name} has {len(plain.classes)} targets with classes of their own, and {target} supports multi-output regressors "
             "only; use dtrees.to_c or dtrees.interop.dtrees_numpy, or fit a classifier for each target"
         )
     if plain.by_margin and MARGINS not in holds:

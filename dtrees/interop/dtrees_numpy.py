@@ -92,7 +92,7 @@ class Model:
         Name of its class in dtrees.
     columns : list of str, or None
         The names of the columns, if they have any.
-    classes_ : ndarray, or list of ndarray of several targets, or None
+    classes_ : ndarray, or list of ndarray for multi-output models, or None
         Labels of a classifier.
     """
 
@@ -141,7 +141,7 @@ class Model:
         return np.column_stack(labels) if self._n_targets > 1 else labels[0]
 
     def predict_proba(self, X: Any, base_margin: Any = None) -> Any:
-        """Return the probability of each class, shape (n, n_classes), or a list of these for several targets; X as in :meth:`predict`."""
+        """Return the probability of each class, shape (n, n_classes), or a list if multi-output; X as in :meth:`predict`."""
         if self.classes_ is None:
             raise TypeError(f"the model is a {self.estimator}, which has no classes")
         shares = self._by_target(self._mean(X, base_margin))

@@ -38,8 +38,8 @@ def to_onnx(model: Any) -> Any:
     """Return an ONNX model with the predictions of a model, in float64.
 
     The input is ``X``, float64 of shape (n, n_features_in_): the table as numbers (:func:`to_numbers`), in which NaN is a missing value.
-    The output of a regressor is ``prediction``, float64 of shape (n,), or (n, n_outputs_) for several targets. The outputs of a classifier
-    are ``label`` and ``probabilities``, in the order of ``classes_``. The model requires ONNX Runtime 1.20 or later.
+    The output of a regressor is ``prediction``, float64 of shape (n,), or (n, n_outputs_) for multi-output models. The outputs of a
+    classifier are ``label`` and ``probabilities``, in the order of ``classes_``. The model requires ONNX Runtime 1.20 or later.
 
     Parameters
     ----------

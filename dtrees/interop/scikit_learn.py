@@ -85,8 +85,8 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     TypeError
         If ``model`` is not an estimator of dtrees.
     ValueError
-        If scikit-learn cannot represent the model: splits by subsets of categories, losses that it does not have, several targets of
-        boosting or of classifiers, or boosting with splits by whether a value is missing; or if different values of X are equal as float32.
+        If scikit-learn cannot represent the model: splits by subsets of categories, losses that it does not have, multi-output
+        boosting or classifiers, or boosting with splits by whether a value is missing; or if different values of X are equal as float32.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def from_sklearn(estimator: Any) -> Any:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If a classifier has several targets, or boosting starts from an estimator that uses X.
+        If a classifier is multi-output, or boosting starts from an estimator that uses X.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def to_c(model: Any, *, name: str = "model") -> str:
 
     - ``void NAME_predict(const double *x, double *out)`` for regressors writes a number for each target;
     - ``void NAME_predict_proba(const double *x, double *out)`` for classifiers writes one for each class, in the order of ``classes_``;
-    - ``int NAME_predict(const double *x)`` for classifiers returns the position in ``classes_``; for several targets,
+    - ``int NAME_predict(const double *x)`` for classifiers returns the position in ``classes_``; for multi-output models,
       ``void NAME_predict(const double *x, int *places)`` writes one for each;
     - ``void NAME_decision_function(const double *x, double *raw)`` for boosting of classes writes the raw predictions;
     - ``void NAME_score_samples(const double *x, double *out)``, ``void NAME_decision_function(const double *x, double *above)`` and

@@ -68,8 +68,8 @@ def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
     """Return a pure JAX function with the predictions of a model.
 
     It takes the table as numbers (:func:`to_numbers`), in which NaN is a missing value, of shape (n, n_features_in_), or a single row. It
-    returns values of shape (n,), or (n, n_outputs_) for several targets; for a classifier, probabilities of shape (n, n_classes_). It can
-    be compiled (``jax.jit``), mapped (``jax.vmap``), and used inside larger functions.
+    returns values of shape (n,), or (n, n_outputs_) for multi-output models; for a classifier, probabilities of shape (n, n_classes_). It
+    can be compiled (``jax.jit``), mapped (``jax.vmap``), and used inside larger functions.
 
     After ``jax.config.update("jax_enable_x64", True)``, JAX computes in float64, and the results equal ``predict`` and ``predict_proba`` to
     the last digit or the one before. Otherwise JAX casts all values to float32: results are exact to about six digits, and values may be

@@ -78,7 +78,7 @@ def report(
     X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
         Rows to score. Pass held-out rows: scores of the training rows are too good.
     y : array-like of shape (n,), or (n, k) for k targets
-        For survival, as in :meth:`GradientBoostingRegressor.fit`. For an isolation forest, None, or labels of anomalies: True or 1, others
+        For survival, as in :meth:`GradientBoostingRegressor.fit`. For an isolation forest, None, or labels of outliers: True or 1, others
         False or 0; or -1 and 1.
     path : str, path-like or None, default=None
         File to which the page is written atomically. None only returns it.

@@ -195,7 +195,7 @@ def test_the_list_of_models() -> None:
     [
         (("--model", "ranking"), "Missing option '--target'"),
         (("--model", "ranking", "--target", "relevance"), "a ranking model wants --qid COLUMN: the query of each row"),
-        (("--model", "survival", "--target", "a"), "a survival model wants --event COLUMN: whether the event was seen"),
+        (("--model", "survival", "--target", "a"), "a survival model wants --event COLUMN: whether the event was observed"),
         (("--target", "a", "--event", "b"), "--event is for survival models; leave it out"),
         (("--model", "isolation", "--qid", "query"), "--qid is for ranking models; leave it out"),
         (("--model", "isolation", "--intervals"), "--intervals is for --model boosting, forest, extra-trees; --model is isolation"),

@@ -189,7 +189,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             ``"X_val"``. Neither with ``eval_set`` nor with ``base_margin``, for which tuples of an ``eval_set`` have a place.
         base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
             Raw scores that trees start from, instead of ``init``: one per row, or one per row and class or target for more than two classes
-            or several targets. They are log odds for two classes, and logarithms of the mean for losses of positive predictions.
+            or multi-output targets. They are log odds for two classes, and logarithms of the mean for losses of positive predictions.
             Predictions then require the scores of their rows, too. Those of a Dask collection are fetched by the coordinator.
         eval_set : list or dict of tuples, or None, default=None
             Evaluation sets, on which ``eval_metric`` is computed after each round; see ``evals_result_``. A list of ``(X, y)``, ``(X, y,

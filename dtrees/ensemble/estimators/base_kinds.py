@@ -53,7 +53,8 @@ class Regressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on.
+            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
+            so on.
         """
         self._check_fitted()
         return self._map(X, self._predictor(*self._value_steps()), self._value_output())
@@ -88,9 +89,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes_,)
-        The labels, sorted; a list of arrays for several targets.
+        The labels, sorted; a list of arrays for multi-output targets.
     n_classes_ : int
-        Number of labels; a list for several targets.
+        Number of labels; a list for multi-output targets.
     """
 
     classes_: Any
@@ -125,8 +126,8 @@ class Classifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with
-            the columns 0, 1 and so on.
+            Labels as in ``classes_``. A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame
+            with the columns 0, 1 and so on.
         """
         self._check_fitted()
         return self._map(X, self._predictor(*self._label_steps()), self._label_output())
@@ -174,7 +175,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return columns_of_targets(shares, self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions; for several targets, all of a row must be right.
+        """Return the accuracy of the predictions; for multi-output targets, all of a row must be right.
 
         Parameters
         ----------

@@ -532,7 +532,7 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     ----------
     class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None
         Weights of the classes, by which row weights are multiplied. "balanced" gives all classes the same total weight,
-        "balanced_subsample" the same in the rows of each tree. For several targets, a list has a dict for each, and their factors are
+        "balanced_subsample" the same in the rows of each tree. For multi-output targets, a list has a dict for each, and their factors are
         multiplied.
     bootstrap : bool or "balanced"
         Whether each tree is grown on rows drawn with replacement, with probability in proportion to their weight, or on all rows.
@@ -559,7 +559,8 @@ class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on.
+            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
+            so on.
         """
         return AveragingRegressor.predict(self._first(n_trees), X)
 
@@ -636,7 +637,7 @@ class RandomForestClassifier(ClassifierForest):
 
     Attributes
     ----------
-    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for multi-output targets
         Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
@@ -690,7 +691,7 @@ class ExtraTreesClassifier(ClassifierForest):
 
     Attributes
     ----------
-    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for multi-output targets
         Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples

@@ -76,8 +76,8 @@ class BoostedValues(TreeRegressor, Boosting):
         Returns
         -------
         ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            A lazy Dask collection if X is one: for several targets, an Array of that shape, or a DataFrame with the columns 0, 1 and so on;
-            for several quantiles, with these as names.
+            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
+            so on; for several quantiles, with these as names.
         """
         return TreeRegressor.predict(self._first(n_trees)._starting_from(base_margin), X)
 
@@ -119,11 +119,11 @@ class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
         "aft" (the likelihood of accelerated failure times) are for times of events that may be censored. ``y`` then has the event (boolean)
         and the time, as a structured array or a frame, or lower and upper bounds, as numbers of shape (n, 2): equal if the event was
         observed, with an infinite upper bound if it was not; "aft" takes any bounds. Predictions are factors of the hazard, or median
-        times. With several targets, each has the loss, and scores are means over them; survival losses take one target. A function
-        ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,), with the weights multiplied in, for all rows in
-        their order; held-out rows are included with a weight of 0. ``raw`` are raw predictions, which are the predictions here and start
-        from zero; ``weight`` may be None. For k targets, ``y``, ``raw``, gradient and hessian have shape (n, k). cloudpickle sends the
-        function to workers; a model file keeps the trees, and calls the loss "custom".
+        times. With multi-output targets, each output has the loss, and scores are means over them; survival losses take one target. A
+        function ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,), with the weights multiplied in, for all
+        rows in their order; held-out rows are included with a weight of 0. ``raw`` are raw predictions, which are the predictions here and
+        start from zero; ``weight`` may be None. For k targets, ``y``, ``raw``, gradient and hessian have shape (n, k). cloudpickle sends
+        the function to workers; a model file keeps the trees, and calls the loss "custom".
     alpha : float or array-like of floats
         Quantile that is predicted, for "quantile"; share of the residuals that count as small, for "huber". For several quantiles, in
         ascending order, each round grows one tree per quantile, independently of the others; ``predict`` returns a column for each. The
@@ -139,8 +139,8 @@ class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
         "huber", which changes in each round), a function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``weight`` may
         be None, a function of :mod:`sklearn.metrics`, a scorer, or the name of one. For early stopping, a function states by its attribute
         ``greater_is_better`` (True or False) which direction is better; scikit-learn's do so by their names. None means "rmse" for
-        "squared_error" and functions, "mae" for "absolute_error" and "huber", and "loss" otherwise. For several targets, the metric is the
-        mean over them; functions and scorers get arrays of shape (n, k). "cox" and "aft" have "concordance" (Harrell's index; None for
+        "squared_error" and functions, "mae" for "absolute_error" and "huber", and "loss" otherwise. For multi-output targets, the metric is
+        the mean over them; functions and scorers get arrays of shape (n, k). "cox" and "aft" have "concordance" (Harrell's index; None for
         "cox") and "loss"; functions get the bounds, shape (n, 2).
 
     References
@@ -230,7 +230,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     def init_(self) -> Any:
         """The initial prediction: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``).
 
-        For several targets, the shares of classes are a list with one estimator for each target.
+        For multi-output targets, the shares of classes are a list with one estimator for each target.
         """
         check_is_fitted(self)
         if self._starts != BY_LOSS:
@@ -306,7 +306,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         -------
         ndarray of float64 of shape (n,) or (n, n_classes_)
             Log odds of the second class for two classes (half of them for the exponential loss), log probabilities up to a constant a row
-            for more; for several targets, these are side by side. A lazy Dask collection if X is one.
+            for more; for multi-output targets, these are side by side. A lazy Dask collection if X is one.
         """
         check_is_fitted(self)
         steps, output = self._decision()

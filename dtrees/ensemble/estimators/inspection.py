@@ -177,7 +177,7 @@ class FittedTree:
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the ``value`` of the leaf that each row falls in; X as in :meth:`apply`.
 
-        The shape is (n, max_n_classes), or (n, n_outputs, max_n_classes) for several targets.
+        The shape is (n, max_n_classes), or (n, n_outputs, max_n_classes) for multi-output trees.
         """
         value = self.value[self.apply(X)]
         return value[:, 0] if self.n_outputs == 1 else value

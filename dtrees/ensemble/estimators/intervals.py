@@ -107,7 +107,7 @@ class CalibratedIntervals(TreeEstimator):
         Raises
         ------
         ValueError
-            If the rows do not match the fit, or the model has several targets.
+            If the rows do not match the fit, or the model is multi-output.
         """
         self._check_fitted()
         if self._n_targets > 1:

@@ -267,7 +267,7 @@ class CommonParameters:
         of sets are then corrected for chance: the best k of m uninformative categories gain about ``v * (m log(m) - k log(k) - (m - k)
         log(m - k))``, where v is the variance of gradients over hessians, or of class membership. This amount, times 1.5 for
         classification, is subtracted from the gain by which a set is chosen. In columns with fewer than four rows per category, None is
-        then 1. With random thresholds or several targets, None is half of the mean number of rows per category of the column (rows of
+        then 1. With random thresholds or multi-output targets, None is half of the mean number of rows per category of the column (rows of
         weight 0 do not count), but at most 10, or a fifth of it, but at most 100, whichever is larger.
     max_cat_threshold : int or None
         Maximum number of categories on the smaller side of a split. None is twice the square root of the number of categories of the column

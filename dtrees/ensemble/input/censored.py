@@ -13,7 +13,7 @@ from dtrees.ensemble.input.warning import warn
 
 _WANTED = (
     "wants an event (boolean) and a time for each row, as a structured array or a frame of two columns, or the two bounds of each time as "
-    "numbers of shape (n, 2): equal where the event was seen, the upper one infinite where it was not seen yet"
+    "numbers of shape (n, 2): equal where the event was observed, the upper one infinite where it was not"
 )
 
 

@@ -220,7 +220,7 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str 
     if classify and _is_wide(y):
         raise ValueError(
             "y should be a 1d array, but has several columns; wants one target of classes, as bags of boosters do: pass one column, or fit "
-            "a GradientBoostingClassifier or a forest to several targets"
+            "a GradientBoostingClassifier or a forest to multi-output targets"
         )
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
