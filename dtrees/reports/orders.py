@@ -172,7 +172,7 @@ class Outliers(Order):
     Attributes
     ----------
     offset : float
-        Rows of lower scores are anomalies.
+        Rows of lower scores are outliers.
     """
 
     offset: float = -0.5
@@ -196,9 +196,9 @@ class Outliers(Order):
         return 0.5 if measure == "roc_auc" else float(np.average(self.actual, weights=self.weights))
 
     def scores(self, model: Any) -> tuple[str, list[Score]]:
-        """Return in words what the baseline predicts, and the scores: the share of anomalies, and those by labels."""
+        """Return in words what the baseline predicts, and the scores: the share of outliers, and those by labels."""
         share = float(np.average(self.predicted < self.offset, weights=self.weights))
-        found = Score("share of anomalies", share, math.nan, True, f"rows with a score below {self.offset:.4g}")
+        found = Score("share of outliers", share, math.nan, True, f"rows with a score below {self.offset:.4g}")
         return self._BASELINE, [found, *(super().scores(model)[1] if self._labelled else [])]
 
     def losses(self, model: Any) -> Losses:
@@ -209,7 +209,7 @@ class Outliers(Order):
         """Yield the distribution of scores."""
         groups = {"rows": self.predicted}
         if self.actual is not None:
-            groups = {"other rows": self.predicted[~self.actual], "labelled as anomalies": self.predicted[self.actual]}
+            groups = {"other rows": self.predicted[~self.actual], "labelled as outliers": self.predicted[self.actual]}
 
         def draw(ax: Any) -> None:
             colours, bins = ["#3c82c8", "#d1495b"][: len(groups)], np.histogram_bin_edges(self.predicted, 40)
@@ -218,7 +218,7 @@ class Outliers(Order):
             ax.set_yscale("log")
             _label(ax, "score", "rows")
 
-        yield "Scores", "Rows on the left of the threshold are anomalies.", draw
+        yield "Scores", "Rows on the left of the threshold are outliers.", draw
 
     def _first(self) -> tuple[NDArray[np.float64], str]:
         return -self.predicted, "lowest score"

@@ -29,7 +29,7 @@ TABLES = {
 }
 COLUMNS = {"ranking": ("--target", "relevance", "--qid", "query"), "survival": ("--target", "time", "--event", "event"), "isolation": ()}
 LABELS = ("--target", "strange")
-SCORES = {"ranking": ["NDCG", "NDCG@10"], "survival": ["concordance"], "isolation": ["share of anomalies"]}
+SCORES = {"ranking": ["NDCG", "NDCG@10"], "survival": ["concordance"], "isolation": ["share of outliers"]}
 QUICK = ("-p", "n_estimators=10")
 
 
@@ -121,10 +121,10 @@ def test_scores_are_those_of_others(folder: Path, tmp_path: Path) -> None:
     assert scores("survival", *COLUMNS["survival"])["concordance"] == {"model": pytest.approx(score), "baseline": 0.5}
     forest, rows = dtrees.load(folder / "isolation"), TABLES["isolation"][list(X)]
     found, normal = scores("isolation", *LABELS), -forest.score_samples(rows)
-    assert found["share of anomalies"] == {"model": pytest.approx(np.mean(forest.predict(rows) == -1)), "baseline": None}
+    assert found["share of outliers"] == {"model": pytest.approx(np.mean(forest.predict(rows) == -1)), "baseline": None}
     assert found["ROC AUC"] == {"model": pytest.approx(roc_auc_score(STRANGE, normal)), "baseline": 0.5}
     assert found["average precision"]["model"] == pytest.approx(average_precision_score(STRANGE, normal))
-    assert list(scores("isolation")) == ["share of anomalies"]
+    assert list(scores("isolation")) == ["share of outliers"]
 
 
 def test_labels_of_scikit_learn(folder: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_of_an_isolation_forest(forest, labels):
     report = dtrees.report(forest, MOVED, labels, rows="of the fit")
     page = assert_self_contained(report.html, pictures=1 + (labels is not None) + 6 + 2 + 2)
     normal = forest.score_samples(MOVED)
-    assert row(page, "share of anomalies")[1:3] == [f"{np.mean(normal < -0.5):.4g}", "-"]
+    assert row(page, "share of outliers")[1:3] == [f"{np.mean(normal < -0.5):.4g}", "-"]
     assert ("ROC AUC" in page.text) == (labels is not None)
     if labels is not None:
         assert float(row(page, "ROC AUC")[1]) == pytest.approx(roc_auc_score(STRANGE, -normal), abs=1e-4)
