@@ -175,16 +175,14 @@ class Threads:
         ``function`` gets the queue and its thread number. The tasks are finished when this returns, even if a helper has not started yet;
         it will find no tasks. The first error ends the work and is raised.
         """
-        from dtrees.split.compile.work_queue import give_up, make_queue, wait_for_all  # imports Numba, which counting cores does not need
+        from dtrees.split.compile.work_queue import give_up, make_queue, wait_for  # imports Numba, which counting cores does not need
 
         queue = make_queue()
         n_threads = min(self.n_threads, n_tasks, most or n_tasks)
         if n_threads <= 1:
             function(queue, 0)
             return
-        self.together(
-            n_threads, lambda thread: function(queue, thread), lambda: wait_for_all(queue, n_tasks), give_up=lambda: give_up(queue)
-        )
+        self.together(n_threads, lambda thread: function(queue, thread), lambda: wait_for(queue, n_tasks), give_up=lambda: give_up(queue))
 
     def together(self, n_threads: int, function: Callable[[int], None], wait: Callable[[], None], give_up: Callable[[], None]) -> None:
         """Have up to ``n_threads`` threads, including this one, call a kernel with their numbers.

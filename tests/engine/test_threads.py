@@ -22,7 +22,7 @@ from dtrees.engine.shard import runner as runner_module
 from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs, in_main_thread
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.compile.work_queue import claim, finish, wait_for_all
+from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.grow import work_pool as work_pool_module
 from dtrees.split.grow.best_first import was_given_up
 from dtrees.split.grow.work_pool import DONE, OPEN, add_chunks, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
@@ -143,7 +143,7 @@ def test_a_thread_that_fails_while_tasks_are_shared(failing: int) -> None:
         if thread == failing:
             raise ZeroDivisionError("mine")
         end_task(queue)
-        wait_for_all(queue, 5)
+        wait_for(queue, 5)
         assert take_task(queue) > 5
 
     with Threads(3) as threads:
@@ -250,14 +250,13 @@ def add_chunk(work_pool: Any) -> None:
 def test_nobody_begins_work_after_a_failure() -> None:
     """Nor waits for any, whatever other threads add afterwards."""
     work_pool = make_work_pool(1, 1, 100, 199, 2, 2)
-    start = opening(work_pool, [(0, 100, 100, 0)], [199])
-    work_pool.chunks[:1] = start.chunks
-    work_pool = work_pool._replace(control=start.control)
+    control, work_pool.chunks[:1], _ = opening(work_pool, [(0, 100, 100, 0)], [199])
+    work_pool = work_pool._replace(control=control)
     assert claim_kind(work_pool) == OPEN
-    give_up(start.control)
+    give_up(control)
     add_chunk(work_pool)
     assert claim_kind(work_pool) == DONE
-    wait_for_work_pool(start.control)
+    wait_for_work_pool(control)
 
 
 def test_a_tree_of_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

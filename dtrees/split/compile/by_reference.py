@@ -46,7 +46,9 @@ def _type_of(value: Any, context: Any) -> Reference:
 
 
 @register_model(Reference)
-class _ReferenceModel(models.PrimitiveModel):
+class ReferenceModel(models.PrimitiveModel):
+    """A pointer to the fields of a named tuple."""
+
     def __init__(self, manager: Any, reference: Reference) -> None:
         super().__init__(manager, reference, manager.lookup(reference.content).get_value_type().as_pointer())
 

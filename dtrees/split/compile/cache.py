@@ -29,7 +29,6 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core import config, types
-from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
@@ -146,17 +145,10 @@ def _temporary() -> Path:
 def _remove_old(place: Path, kept: Path) -> None:
     """Remove folders of other versions: unused for long, or more than the latest few."""
     with suppress(OSError):
-        others = sorted((folder for folder in place.iterdir() if folder != kept and folder.is_dir()), key=_last_use, reverse=True)
-        for number, folder in enumerate(others):
-            if number >= _FOLDERS or time.time() - _last_use(folder) > _DAYS * 86400:
+        last_use = {folder: folder.stat().st_mtime for folder in place.iterdir() if folder != kept and folder.is_dir()}
+        for number, folder in enumerate(sorted(last_use, key=last_use.__getitem__, reverse=True)):
+            if number >= _FOLDERS or time.time() - last_use[folder] > _DAYS * 86400:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _last_use(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _readable() -> Iterator[Path]:
@@ -191,8 +183,8 @@ def fetch_kernel(name: str) -> None:
             write_whole(cache_folder() / name, content)
 
 
-class KernelCache(_Cache):
-    """One kernel on disk, compiled for certain argument types; replaces Numba's own cache.
+class KernelCache:
+    """One kernel on disk, compiled for certain argument types; takes the place of a cache of Numba's, and is always enabled.
 
     Parameters
     ----------
@@ -208,15 +200,6 @@ class KernelCache(_Cache):
     def cache_path(self) -> str:
         """Where the kernel is saved."""
         return str(cache_folder())
-
-    def enable(self) -> None:
-        """Do nothing: the cache is always enabled."""
-
-    def disable(self) -> None:
-        """Do nothing: the cache is always enabled."""
-
-    def flush(self) -> None:
-        """Do nothing: files are removed together with their folder."""
 
     def file_name(self, signature: Any) -> str:
         """Return the name of the file with the kernel for these argument types."""

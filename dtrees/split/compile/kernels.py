@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -23,17 +23,16 @@ from numpy.typing import NDArray
 from dtrees.split.compile.cache import PATCHES_NUMBA, KernelCache, cache_folder, fetch_kernel
 from dtrees.split.compile.separate import called_apart
 
+if PATCHES_NUMBA:
+    from dtrees.split.compile import numba_pipeline
+
 #: Seconds after which a process stops waiting for another one that compiles the same kernel, which may hang.
 _PATIENCE = 600
 
 
 def _pipeline(name: str) -> dict[str, Any]:
     """Return the option that selects a compiler of :mod:`dtrees.split.compile.numba_pipeline`, if these are used."""
-    if not PATCHES_NUMBA:
-        return {}
-    from dtrees.split.compile import numba_pipeline
-
-    return {"pipeline_class": getattr(numba_pipeline, name)}
+    return {"pipeline_class": getattr(numba_pipeline, name)} if PATCHES_NUMBA else {}
 
 
 #: Options of all kernels and their parts.
@@ -57,7 +56,7 @@ def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[...,
 
 def _part_compiler(**options: Any) -> Callable[..., Any]:
     """Return a decorator for parts of kernels, which Python never calls. They are cached within their callers, if possible."""
-    if not _pipeline("PartCompiler"):
+    if not PATCHES_NUMBA:
         return _compiler(no_cpython_wrapper=True, **options)
     return _numba_compiler(no_cpython_wrapper=True, **_pipeline("PartCompiler"), **options)
 
@@ -74,9 +73,11 @@ def _compile_in_turn(dispatcher, compile_now, signature):
         arguments, _ = normalize_signature(signature)
         if not is_compiled(dispatcher, arguments):
             name = dispatcher._cache.file_name(arguments)
-            held.enter_context(_lock(name))
+            with suppress(OSError, NotImplementedError, Timeout):  # not every file system supports locks
+                held.enter_context(FileLock(cache_folder() / f"{name}.lock").acquire(timeout=_PATIENCE))
             fetch_kernel(name)
-            held.enter_context(_quickly())
+            if PATCHES_NUMBA:
+                held.enter_context(numba_pipeline.quickly())
             held.enter_context(_without_collections())
         return compile_now(signature)
 
@@ -84,14 +85,6 @@ def _compile_in_turn(dispatcher, compile_now, signature):
 def is_compiled(kernel: Any, argument_types: tuple[Any, ...]) -> bool:
     """Return whether a kernel is in memory, or on disk, for given argument types."""
     return argument_types in kernel.overloads or kernel._cache.find(argument_types) is not None
-
-
-def _quickly():
-    if not _pipeline("KernelCompiler"):
-        return nullcontext()
-    from dtrees.split.compile.numba_pipeline import quickly
-
-    return quickly()
 
 
 @contextmanager
@@ -106,15 +99,6 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def _lock(name):
-    lock = FileLock(cache_folder() / f"{name}.lock")
-    with ExitStack() as locked:
-        with suppress(OSError, NotImplementedError, Timeout):  # not every file system supports locks
-            locked.enter_context(lock.acquire(timeout=_PATIENCE))
-        yield
-
-
 #: Compile a part of kernels, never called from Python, together with its callers.
 inner_kernel = _part_compiler(_nrt=True)
 
@@ -122,7 +106,7 @@ inner_kernel = _part_compiler(_nrt=True)
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel that Python calls. Other kernels may call it, too, and then include it."""
     dispatcher = _compiler(_nrt=True)(function)
-    if _pipeline("PartCompiler"):
+    if PATCHES_NUMBA:
         part = inner_kernel(function)
         dispatcher.get_call_template, dispatcher.get_overload = part.get_call_template, part.get_overload
     return dispatcher

@@ -1,4 +1,4 @@
-"""Memory and bits as the processor sees them: prefetching, unaligned numbers, and the bits of numbers as another type.
+"""Memory and bits as the processor sees them: prefetching, unaligned numbers, and operations on bits.
 
 The rows of a node are scattered over the table, so each visit to one is a cache miss, and the processor does not look far enough ahead
 in loops with much work per row. If tables are larger than the cache, prefetching rows some distance ahead reduces such loops from three
@@ -102,19 +102,6 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
         return builder.load(builder.bitcast(pointer, ir.DoubleType().as_pointer()), align=4)
 
     return types.float64(words, i), generate
-
-
-def same_bits(source: Any, target: Any) -> Any:
-    """Return a function that reinterprets the bits of a number as another type."""
-
-    @intrinsic
-    def convert(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], context.get_value_type(target))
-
-        return target(source), generate
-
-    return convert
 
 
 @intrinsic

@@ -22,12 +22,12 @@ from numba import typeof
 from numba.core import cgutils, types
 from numba.core.typing.templates import Signature, signature
 from numba.core.typing.typeof import typeof_impl
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.extending import NativeValue, intrinsic, register_model, unbox
 from numpy.typing import NDArray
 
-from dtrees.split.compile.by_reference import Reference, read_field
+from dtrees.split.compile.by_reference import Reference, ReferenceModel, read_field
 from dtrees.split.compile.kernels import alone, bind, layout_of, lean_entry
-from dtrees.split.compile.separate import address_of, call_at
+from dtrees.split.compile.separate import address_of, call_at, calling
 
 _FINDER = "dtrees_find_method"
 #: The name of the argument that is the task, and of its field that holds the table.
@@ -66,10 +66,7 @@ def _type_of(value: Hidden, context: Any) -> HiddenType:
     return HiddenType(typeof(value.seen).content)
 
 
-@register_model(HiddenType)
-class _HiddenModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: HiddenType) -> None:
-        super().__init__(manager, kind, manager.lookup(kind.content).get_value_type().as_pointer())
+register_model(HiddenType)(ReferenceModel)
 
 
 @unbox(HiddenType)
@@ -154,15 +151,13 @@ class MethodSet:
         _, _, memory, value = getattr(task, hidden)
         revealed = {_TASK: task._replace(**{hidden: value}), **others}
         key = tuple(map(layout_of, revealed.values()))
-        if key not in self._known:
-            kinds = {name: typeof(argument) for name, argument in revealed.items()}
-            found = Methods(np.zeros(len(self.methods), np.int64), kinds, bind(_write, value, memory), {})
-            with _adding:
-                if key not in self._known:
-                    found.addresses[0] = len(_tables)
-                    _tables.append((self, found))
-                    self._known[key] = found
-        return self._known[key]
+        with _adding:
+            if key not in self._known:
+                kinds = {name: typeof(argument) for name, argument in revealed.items()}
+                self._known[key] = Methods(np.zeros(len(self.methods), np.int64), kinds, bind(_write, value, memory), {})
+                self._known[key].addresses[0] = len(_tables)
+                _tables.append((self, self._known[key]))
+            return self._known[key]
 
     def method(self, *kinds: Any, returns: Any = types.none) -> Callable[[Callable[..., Any]], Any]:
         """Return a decorator for a method; its last parameters have these Numba types, and it returns the given one.
@@ -179,11 +174,8 @@ class MethodSet:
                 wanted = signature(returns, *[kind or seen for kind, seen in zip(parameters.values(), arguments, strict=True)])
                 return wanted, functools.partial(_generate, number, function.__qualname__, names.index(_TASK))
 
-            functools.update_wrapper(call, function)
-            context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
-            call.__signature__ = inspect.Signature([context, *inspect.signature(function).parameters.values()])  # type: ignore[attr-defined]
-            found = intrinsic(call)
-            found.kernel, found.parameters = dispatcher, parameters
+            found = calling(dispatcher, call)
+            found.parameters = parameters
             self.methods.append(found)
             return found
 

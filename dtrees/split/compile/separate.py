@@ -46,6 +46,11 @@ def called_apart(dispatcher: Any, returns: Any = None) -> Any:
             result = dispatcher.overloads[kinds].signature.return_type
         return signature(result, *kinds), functools.partial(_generate, dispatcher)
 
+    return calling(dispatcher, call)
+
+
+def calling(dispatcher: Any, call: Callable[..., Any]) -> Any:
+    """Return an intrinsic with the name and the parameters of a kernel, which ``call`` types and generates."""
     functools.update_wrapper(call, dispatcher.py_func)
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
     call.__signature__ = inspect.Signature([context, *inspect.signature(dispatcher.py_func).parameters.values()])  # type: ignore[attr-defined]

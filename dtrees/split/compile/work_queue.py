@@ -29,24 +29,20 @@ def make_queue() -> NDArray[np.int64]:
     return np.zeros(16, np.int64)
 
 
-@intrinsic
-def _add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Add to an element and return its previous value."""
+def _atomic(operation: str) -> Any:
+    """Return a function that changes an element by an operation of LLVM with a value, and returns the element's previous value."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.atomic_rmw("add", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
+    @intrinsic
+    def change(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.atomic_rmw(operation, _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
 
-    return types.int64(array, types.intp, types.int64), generate
+        return types.int64(array, types.intp, types.int64), generate
+
+    return change
 
 
-@intrinsic
-def _exchange(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Set an element and return its previous value."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.atomic_rmw("xchg", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
-
-    return types.int64(array, types.intp, types.int64), generate
+_add, _exchange = _atomic("add"), _atomic("xchg")
 
 
 @intrinsic
@@ -112,7 +108,7 @@ def claim(queue):
     return _add(queue, 0, 1)
 
 
-@inner_kernel
+@kernel
 def wait_for(queue, n_tasks):
     """Wait until ``n_tasks`` tasks are finished."""
     spins = ZERO()
@@ -129,9 +125,3 @@ def finish(queue):
 def give_up(queue: NDArray[np.int64]) -> None:
     """Stop all threads from claiming tasks or waiting for them: a thread has failed."""
     queue[0] = queue[8] = 2**40
-
-
-@kernel
-def wait_for_all(queue, n_tasks):
-    """Wait until all tasks are finished."""
-    wait_for(queue, n_tasks)

@@ -261,7 +261,8 @@ def is_pure_block(target, block, first, last):
 
 
 @lean_kernel
-def _divide_keys(keys, goes_left, spare):
+def _move_left(keys, goes_left, spare):
+    """Move the keys, or the places themselves, of rows going left to the front, in their order; return their number."""
     one = np.uint64(1)
     left = right = np.uint64(0)  # an unsigned index spares Numba's check of its sign
     for i in range(keys.shape[0]):
@@ -273,22 +274,6 @@ def _divide_keys(keys, goes_left, spare):
         right += one - side
     for i in range(right):
         keys[left + i] = spare[i]
-
-
-@lean_kernel
-def _divide_places(places, goes_left, spare):
-    """Move the places going left to the front, in their order; return their number."""
-    one = np.uint64(1)
-    left = right = np.uint64(0)
-    for i in range(places.shape[0]):
-        place = places[i]
-        side = np.uint64(goes_left[place])
-        places[left] = place
-        spare[right] = place
-        left += side
-        right += one - side
-    for i in range(right):
-        places[left + i] = spare[i]
     return left
 
 
@@ -383,5 +368,5 @@ def _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted):
     if keep_sorted:
         for k in range(pool.shape[0]):
             if k != divided:
-                _divide_keys(block.keys[k, first:last], block.goes_left, spare_keys)
-    return first + np.int64(_divide_places(block.places[first:last], block.goes_left, block.spare))
+                _move_left(block.keys[k, first:last], block.goes_left, spare_keys)
+    return first + np.int64(_move_left(block.places[first:last], block.goes_left, block.spare))

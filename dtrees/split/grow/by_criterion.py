@@ -39,8 +39,7 @@ def search_table(columns, task, first, last, sums, path):
 
 @optional
 def _search_table(buffer, columns, task, first, last, sums, path):
-    status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
-    conclude(columns, task, last - first, sums, status, score, has_missing, column)
+    conclude(columns, task, last - first, sums, search_node(InTable(), columns, task, first, last, sums, path))
 
 
 @_search_table.of(CellBuffer)

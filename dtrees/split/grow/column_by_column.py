@@ -105,8 +105,9 @@ def search_node(source, columns, task, first, last, sums, path):
 
 
 @inlined_kernel
-def conclude(columns, task, n, sums, status, score, has_missing, column):
+def conclude(columns, task, n, sums, best):
     """Write the result of a search of a node of ``n`` rows to ``task.best``."""
+    status, score, has_missing, column = best
     task.best.records[0].status = status
     if status == SPLIT:
         values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
@@ -168,7 +169,7 @@ def search_stored(columns, task, first, last, sums, path):
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
     forget_cells(buffer, n_present)
-    conclude(columns, task, last - first, sums, status, score, has_missing, winner)
+    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
 
 
 @lean_entry
@@ -194,4 +195,4 @@ def search_some(columns, task, first, last, path, sums, low, high):
             _, score, has_missing = found
             winner = column
     task.best.records[0].column = -1
-    conclude(columns, task, last - first, sums, status, score, has_missing, winner)
+    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))

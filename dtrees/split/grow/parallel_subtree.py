@@ -159,11 +159,8 @@ def _bring_back(work_pool, task, i):
         partition, spare = task.partition, task.spare
         start, stop = work_pool.places[i].start, work_pool.places[i].stop
         for place in range(start, stop):
-            partition.rows[place] = spare.rows[place]
-        for place in range(start, stop):
-            partition.g[place] = spare.g[place]
-        if partition.h.shape[0] > 0:
-            for place in range(start, stop):
+            partition.rows[place], partition.g[place] = spare.rows[place], spare.g[place]
+            if partition.h.shape[0] > 0:
                 partition.h[place] = spare.h[place]
 
 
@@ -193,7 +190,7 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
     elif kind == LEAD:
         lead_chunk(work_pool, task, i, chunk)
         if is_last(work_pool, i):
-            _start_scans(sum_slots, work_pool, task, i)
+            _start_scans(work_pool, task, i)
     elif kind == SCAN:
         _scan(sum_slots, columns, work_pool, task, i, chunk)
         if is_last(work_pool, i):
@@ -289,7 +286,7 @@ def _wants_slot(work_pool, task, i):
 
 
 @lean_kernel
-def _start_scans(sum_slots, work_pool, task, i):
+def _start_scans(work_pool, task, i):
     """Create the chunks of the search: the most promising column goes first, while other threads begin with the others."""
     work_pool.places[i].first_column = first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
@@ -322,7 +319,9 @@ def _decide(sum_slots, work_pool, task, i):
     """Begin to divide a node if a split was found; if leaves are limited, after the nodes that are split first."""
     split, node, rank = work_pool.found.records[i], NONE(), 0.0
     if split.status == SPLIT:
-        node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
+        node = ZERO()
+        if is_limited(task.budget):
+            node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
     if node >= 0:
         left = work_pool.places[i].left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)

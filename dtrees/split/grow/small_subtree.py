@@ -6,12 +6,12 @@ from numba import types
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.by_criterion import choose_sides_in_block, hand_down, search_lists, search_random, search_tiny
 from dtrees.split.grow.stack import open_node, put_children
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical, is_random, may_be_split
+from dtrees.split.node.limits import is_categorical, is_random, may_be_split
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import CONSTANT, SPLIT, note_split, threshold_between
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
@@ -32,30 +32,12 @@ def _read_threshold(columns, nodes, unread, code, next_code):
         record.threshold = _threshold_in(columns, record.column, code, next_code)
 
 
-@optional
-def _most_unsorted(line_up):
-    """Return the largest number of rows of a node of a block that is searched in all columns side by side, without sorted lists."""
-    return TINY_ROWS
-
-
-@_most_unsorted.of(LineUp)
-def _(line_up):
-    return TINY_RANKED_ROWS
-
-
-@specialised
-def _search(thresholds, columns, task, first, last, sums, path):
+@lean_kernel
+def _search(columns, task, first, last, sums, path):
     """Find the best split of a node of the block and write it to ``task.best``, without thresholds that are read from the table."""
-
-
-@_search.of(RandomThreshold)
-def _(thresholds, columns, task, first, last, sums, path):
-    search_random(columns, task, first, last, sums, path)
-
-
-@_search.of(BestThreshold)
-def _(thresholds, columns, task, first, last, sums, path):
-    if last - first < _fewest_sorted(task):
+    if is_random(task.limits.thresholds):
+        search_random(columns, task, first, last, sums, path)
+    elif last - first < _fewest_sorted(task):
         search_tiny(columns, task, first, last, sums, path)
     else:
         search_lists(columns, task, first, last, sums, path)
@@ -84,8 +66,9 @@ def _(line_up, partition, block, start, first, last):
 
 @inlined_kernel
 def _fewest_sorted(task):
-    """Return the smallest number of rows for which the lists of a node of a block must be sorted."""
-    return 2 if task.limits.categories.some or task.is_plain else _most_unsorted(task.scratch.line_up) + 1
+    """Return the smallest number of rows for which the lists of a node of a block must be sorted; smaller ones are searched unsorted."""
+    most_unsorted = TINY_ROWS if task.scratch.line_up is None else TINY_RANKED_ROWS
+    return 2 if task.limits.categories.some or task.is_plain else most_unsorted + 1
 
 
 @lean_kernel
@@ -142,7 +125,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         best.records[0].status = CONSTANT
         may_be = may_be_split(stops, n_rows, depth, weight_of(task, node_sums)) and not waits_in_vain(task.budget, n_todo)
         if may_be and not is_pure_block(task.target, block, first, last):
-            _search(limits.thresholds, columns, task, first, last, node_sums, path)
+            _search(columns, task, first, last, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)

@@ -18,7 +18,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release, rest
 from dtrees.split.grow.best_first import ORIGIN
-from dtrees.split.node.records import NO_SPLIT, Candidates, Nodes, empty_candidates, empty_nodes
+from dtrees.split.node.records import NO_SPLIT, Candidates, Nodes, empty_candidates, empty_nodes, link
 from dtrees.split.policy import CHUNK_ROWS, CHUNKS, SHARED_NODES
 
 #: Most nodes of a tree: numbers of children have 32 bits, one of which is for the sign.
@@ -152,17 +152,9 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, n_nodes: int, n_sums: 
     )
 
 
-class Opening(NamedTuple):
-    """The initial state of a work pool: ``control``, ``places`` and ``chunks`` of :class:`WorkPool`, for the roots only.
-
-    ``places`` and the array ``written`` of the work pool are plain numbers here: copying them is many times as fast as copying record
-    fields.
-    """
-
-    control: NDArray[np.int64]
-    places: NDArray[np.int64]
-    chunks: NDArray[np.int64]
-    written: NDArray[np.int64]
+#: The initial state of a work pool: ``control``, ``chunks`` and ``places`` of :class:`WorkPool`, for the roots only. Here, places are plain
+#: numbers, which are copied many times as fast as the fields of records.
+Opening = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
@@ -179,7 +171,7 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
     chunks = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
     control[WAITING_CHUNKS] = control[CHUNKS_LEFT] = control[N_NODES] = n
-    return Opening(control, places.view(np.int64), chunks, work_pool.places.view(np.int64))
+    return control, chunks, places.view(np.int64)
 
 
 def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
@@ -192,18 +184,18 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
     work_pool : WorkPool
     opening : Opening
         Of this work pool.
-    The initial state of this work pool.
+    roots : Roots
     share_rows : int
-        Nodes of more rows are shared out.
-    Nodes of more rows are shared among threads.
+        Nodes of more rows are shared among threads.
+    n_threads : int
     """
-    n = roots.paths.shape[0]
-    opening.written[:] = opening.places
-    work_pool.chunks[:n] = opening.chunks
+    n, (control, chunks, places) = roots.paths.shape[0], opening
+    work_pool.places.view(np.int64)[:] = places
+    work_pool.chunks[:n] = chunks
     work_pool.paths[:n] = roots.paths
     work_pool.origins[:n] = roots.origins
     work_pool.sums[:n] = roots.sums
-    return WorkPool(opening.control.copy(), *work_pool[1:-3], share_rows, n_threads, False)
+    return WorkPool(control.copy(), *work_pool[1:-3], share_rows, n_threads, False)
 
 
 def begin_level(work_pool: WorkPool, n: int, slots: NDArray[np.int64]) -> WorkPool:
@@ -362,11 +354,7 @@ def join(work_pool, root):
     while n_todo > 0:
         n_todo -= 1
         node, parent, side = todo[n_todo]
-        if parent >= 0:
-            if side == 0:
-                records[parent].left = n
-            else:
-                records[parent].right = n
+        link(records, parent, side, n)
         first, count = work_pool.places[node].offset - first_of_all, work_pool.places[node].n_nodes
         if count < 0:
             records[n] = records[first]
@@ -374,8 +362,7 @@ def join(work_pool, root):
                 sums[n, k] = work_pool.sums[node, k]
             if records[n].column >= 0:
                 left = work_pool.places[node].left_child
-                todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = left + 1, n, 1
-                todo[n_todo + 1, 0], todo[n_todo + 1, 1], todo[n_todo + 1, 2] = left, n, 0
+                todo[n_todo], todo[n_todo + 1] = (left + 1, n, 1), (left, n, 0)
                 n_todo += 2
             n += 1
             continue

@@ -24,8 +24,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel, lean_kernel, plain
-from dtrees.split.compile.memory import same_bits
+from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel, plain
 
 #: Below this, the result is 0.
 _LOWEST = -746.0
@@ -87,7 +86,16 @@ def _looked_up(typing_context: Any, row: Any, column: Any) -> Any:
     return types.float64(types.int64, types.int64), generate
 
 
-_bits_of, _float_of = same_bits(types.float64, types.int64), same_bits(types.int64, types.float64)
+@inlined_kernel
+def bits_of(x):
+    """Return the bits of a float as an integer."""
+    return np.float64(x).view(np.int64)
+
+
+@inlined_kernel
+def float_of(bits):
+    """Return the float with these bits."""
+    return np.int64(bits).view(np.float64)
 
 
 @lean_kernel
@@ -95,7 +103,7 @@ def exponential(x):
     """Return exp(x) for x of at most 0, within a unit in the last place: with x = k log(2) + r it is 2**k exp(r)."""
     x = max(x, _LOWEST)
     rounded = x * _PER_LN_2 + _ROUNDER
-    k, multiple = _bits_of(rounded) - _bits_of(_ROUNDER), rounded - _ROUNDER
+    k, multiple = bits_of(rounded) - bits_of(_ROUNDER), rounded - _ROUNDER
     r = (x - multiple * _LN_2) - multiple * _REST_OF_LN_2
     series = 0.0
     for term in _TERMS:
@@ -113,18 +121,18 @@ def exponential_of_any(x):
 
 @lean_kernel
 def _power_of_2(k):
-    return _float_of((k + np.int64(1023)) << np.int64(52))
+    return float_of((k + np.int64(1023)) << np.int64(52))
 
 
 @lean_kernel
 def _reduced(x):
     """Return k, r and a row of the table with x = 2**k c (1 + r), for a normal x above 0; r is at most 2**-8."""
-    bits = _bits_of(x)
+    bits = bits_of(x)
     k = (bits - np.int64(_SQRT_HALF)) >> np.int64(52)
     bits -= k << np.int64(52)
     center = (bits + np.int64(1 << 44)) & np.int64(~_BELOW)
     row = (center >> np.int64(45)) - np.int64(_FIRST)
-    return _float_of(_bits_of(_ROUNDER) + k) - _ROUNDER, (_float_of(bits) - _float_of(center)) * _looked_up(row, 0), row
+    return float_of(bits_of(_ROUNDER) + k) - _ROUNDER, (float_of(bits) - float_of(center)) * _looked_up(row, 0), row
 
 
 @lean_kernel
