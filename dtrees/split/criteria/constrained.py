@@ -5,25 +5,10 @@ from __future__ import annotations
 import math
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
-from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints import (
-    HIGH,
-    LIFT,
-    LOW,
-    MORE,
-    SIGN,
-    Clipped,
-    InOrder,
-    are_in_order,
-    gain_within,
-    mean,
-    n_words,
-    outside,
-    score_within,
-    step,
-    terms_of_score,
-)
-from dtrees.split.criteria.newton import corners_of, soft_threshold
+from dtrees.split.criteria import constraints, parts
+from dtrees.split.criteria.constraints import HIGH, LIFT, LOW, MORE, SIGN, Clipped, InOrder
+from dtrees.split.criteria.newton import soft_threshold
+from dtrees.split.criteria.squares import corners_of
 
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -39,24 +24,25 @@ parts.take_from_inside((InOrder,), (parts.flag_zones_by_bound, parts.flag_zones_
 
 @parts.node_statistic.of(InOrder, Clipped)
 def _(criterion, sums, n):
-    return parts.node_statistic(criterion.criterion, sums[: sums.shape[0] - n_words(criterion.constraints)], n)
+    return parts.node_statistic(criterion.criterion, sums[: sums.shape[0] - constraints.n_words(criterion.constraints)], n)
 
 
 @parts.score.of(InOrder)
 def _(criterion, g, h, other_g, other_h):
     found = parts.score(criterion.criterion, g, h, other_g, other_h)
-    return found if are_in_order(criterion.constraints.state, mean(g, h), mean(other_g, other_h)) else -1.0
+    one, other = constraints.mean(g, h), constraints.mean(other_g, other_h)
+    return found if constraints.are_in_order(criterion.constraints.state, one, other) else -1.0
 
 
 @parts.score.of(Clipped)
 def _(criterion, g, h, other_g, other_h):
     state, inner = criterion.constraints.state, criterion.criterion
     low, high, sign = state[LOW], state[HIGH], state[SIGN]
-    one, other = step(inner, g, h), step(inner, other_g, other_h)
-    d, other_d = outside(one, low, high), outside(other, low, high)
+    one, other = constraints.step(inner, g, h), constraints.step(inner, other_g, other_h)
+    d, other_d = constraints.outside(one, low, high), constraints.outside(other, low, high)
     one, other = min(max(one, low), high), min(max(other, low), high)
     found = parts.score(inner, g, h, other_g, other_h)
-    left = score_within(inner, found, (g, h, d, one), (other_g, other_h, other_d, other)) + state[LIFT]
+    left = constraints.score_within(inner, found, (g, h, d, one), (other_g, other_h, other_d, other)) + state[LIFT]
     moves = (one != other) | ((d == 0.0) & (other_d == 0.0))
     allowed = (found >= 0.0) & (sign * (one - other) <= 0.0) & moves
     return (left if left > 0.0 else 0.0) if allowed else -1.0
@@ -76,7 +62,7 @@ def _(criterion, g, h, other_g, other_h, bar):
 
 @parts.gain.of(Clipped)
 def _(criterion, score, node):
-    return gain_within(criterion.criterion, score, node, criterion.constraints.state[MORE])
+    return constraints.gain_within(criterion.criterion, score, node, criterion.constraints.state[MORE])
 
 
 @parts.flag_zones_by_bound.of(Clipped)
@@ -127,13 +113,13 @@ def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
     The reduction by a leaf within bounds is the maximum over values of functions that are linear in the leaf's sums, so it is convex in
     these. Which side has the higher value without bounds is linear in the left sums.
     """
-    l1, factor, moved = terms_of_score(inner, node.g, node.h)
+    l1, factor, moved = constraints.terms_of_score(inner, node.g, node.h)
     caution, sign = 2.0**-49 * (node.h + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0
     bounds, of_score = (state[LOW], state[HIGH], sign), (inner.penalty - caution, l1, factor, moved + state[LIFT])
     terms = (node.g, node.h), of_score, bounds, bar
     for z in range(flags.shape[0]):
-        error, inside, (one, two, three, four, five, six) = corners_of(sums, add, node, slope, z)
-        passes = _may_pass(terms, one[0], one[1], error, inside) | _may_pass(terms, two[0], two[1], error, inside)
-        passes |= _may_pass(terms, three[0], three[1], error, inside) | _may_pass(terms, four[0], four[1], error, inside)
-        passes |= _may_pass(terms, five[0], five[1], error, inside) | _may_pass(terms, six[0], six[1], error, inside)
+        error, inside, corners = corners_of(sums, add, node, slope, z)
+        passes = False
+        for s, h in corners:
+            passes |= _may_pass(terms, s, h, error, inside)
         flags[z] |= passes

@@ -36,6 +36,7 @@ from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import gain
+from dtrees.split.numbers.elementary import bits_of, float_of
 
 #: Elements of ``state``: the sign of the column being searched, the bounds of the node, a term added to the score of clipped values so
 #: that it is never negative, the term by which their gain exceeds their score, and, for quantiles, the midpoint of the two sides of the
@@ -340,17 +341,6 @@ def root_words(constraints: Constraints) -> NDArray[np.int64]:
     return np.concatenate([bounds, path])
 
 
-@inlined_kernel
-def _bound_in(sums, k):
-    """Return a bound, stored as its bits."""
-    return np.int64(sums[k]).view(np.float64)
-
-
-@inlined_kernel
-def _bits_of(bound):
-    return np.float64(bound).view(np.int64)
-
-
 @specialised
 def value_within(criterion: Any, g: Any, h: Any, low: Any, high: Any) -> Any:
     """Return the value of a set of rows, clipped to the bounds of its node."""
@@ -433,7 +423,7 @@ def _(criterion, column):
 @lean_kernel
 def _begin(constraints, sums):
     at, state = sums.shape[0] - n_words(constraints), constraints.state
-    state[SIGN], state[LOW], state[HIGH] = 0.0, _bound_in(sums, at + LOWEST), _bound_in(sums, at + HIGHEST)
+    state[SIGN], state[LOW], state[HIGH] = 0.0, float_of(sums[at + LOWEST]), float_of(sums[at + HIGHEST])
 
 
 @lean_kernel
@@ -477,9 +467,9 @@ def _(criterion, column, left, right):
 @optional
 def _middle(inner, criterion, left, right, at):
     """Return the bits of the midpoint of the values of both children, whose words are still their parent's."""
-    low, high = _bound_in(left, at + LOWEST), _bound_in(left, at + HIGHEST)
+    low, high = float_of(left[at + LOWEST]), float_of(left[at + HIGHEST])
     one, other = value_within(criterion, left[0], left[1], low, high), value_within(criterion, right[0], right[1], low, high)
-    return _bits_of((one + other) / 2.0)
+    return bits_of((one + other) / 2.0)
 
 
 @_middle.of(Deviations)
@@ -497,7 +487,7 @@ def _(criterion, sums, left):
     at = sums.shape[0] - n_words(criterion.constraints)
     for k in range(at, sums.shape[0]):
         left[k] = sums[k]
-    left[at + BETWEEN] = _bits_of(criterion.constraints.state[MIDDLE])
+    left[at + BETWEEN] = bits_of(criterion.constraints.state[MIDDLE])
 
 
 @kernel

@@ -21,20 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
-from dtrees.split.criteria import constraints
+from dtrees.split.criteria import constraints, parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import (
-    flag_zones_by_bound,
-    flag_zones_roughly,
-    gain,
-    is_arithmetic,
-    is_worthwhile,
-    moments_of,
-    node_statistic,
-    score,
-)
-from dtrees.split.criteria.squares import Squares
-from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
+from dtrees.split.criteria.squares import Squares, corners_of
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
 
 
 class Newton(Criterion):
@@ -101,7 +91,7 @@ class Thresholded(NamedTuple):
     l1: float
 
 
-node_statistic.of(Thresholded)(moments_of)
+parts.node_statistic.of(Thresholded)(parts.moments_of)
 
 
 @inlined_kernel
@@ -110,7 +100,7 @@ def _beyond(g, l1):
     return max(abs(g) - l1, 0.0)
 
 
-@score.of(Thresholded)
+@parts.score.of(Thresholded)
 def _(criterion, g, h, other_g, other_h):
     a = h + criterion.penalty
     b = other_h + criterion.penalty
@@ -120,11 +110,9 @@ def _(criterion, g, h, other_g, other_h):
     return found if (a > 0.0) & (b > 0.0) else -1.0
 
 
-@gain.of(Thresholded)
+@parts.gain.of(Thresholded)
 def _(criterion, score, node):
-    x, a = _beyond(float(node.g), criterion.l1), float(node.h) + criterion.penalty
-    found = score - x * x / a
-    return found if found > _ROUNDING * score else 0.0
+    return constraints.gain_within(criterion, score, node, 0.0)
 
 
 @constraints.step.of(Thresholded)
@@ -172,12 +160,12 @@ def _(criterion, g, h):
     return criterion.l1, 1.0, 0.0
 
 
-@is_worthwhile.of(Thresholded)
+@parts.is_worthwhile.of(Thresholded)
 def _(criterion, gain):
     return gain > 0.0
 
 
-@is_arithmetic.of(Thresholded)
+@parts.is_arithmetic.of(Thresholded)
 def _(criterion):
     return True
 
@@ -203,26 +191,7 @@ def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
     return (left + right) * _UPWARD > bar
 
 
-@inlined_kernel
-def corners_of(sums, add, node, slope, z):
-    """Return the six corners of the region that contains the left sums inside a zone, each as its sum of g and its weight.
-
-    The first results are the error of such a sum of g, and whether rows lie on both sides of the zone. Differences of large sums lose
-    small terms in floating point, so errors are bounded relative to the sums of the node.
-    """
-    (g_add, h_add, n_add), run = add, (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
-    start, end, size = float(sums[G0, z]) + g_add, float(sums[G1, z]) + g_add, float(sums[SIZE, z])
-    light, heavy = float(sums[H0, z]) + h_add, float(sums[H1, z]) + h_add
-    inside = (sums[N0, z] + n_add > 0) & (sums[N1, z] + n_add < node.n)
-    low = start - 0.5 * (size - (end - start))
-    high = start + 0.5 * (size + (end - start))
-    error = _ROUNDING * (max(abs(low), abs(high)) + abs(node.g))
-    first, second = (low, min(light + (start - low) * run, heavy)), (low, max(heavy - (end - low) * run, light))
-    third, fourth = (high, min(light + (high - start) * run, heavy)), (high, max(heavy - (high - end) * run, light))
-    return error, inside, ((start, light), (end, heavy), first, second, third, fourth)
-
-
-@flag_zones_roughly.of(Thresholded)
+@parts.flag_zones_roughly.of(Thresholded)
 def _(criterion, sums, add, node, bar, order, slack, total, flags):
     """Flag zones by the box that contains the left sums: both sizes and both weights are extreme at an end, and so is their order."""
     g0, h0, g1, h1, sizes, l1 = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], criterion.l1
@@ -241,7 +210,7 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
         flags[z] |= ((a <= 0.0) | (b <= 0.0) | ((x * x / a + y * y / b) * _UPWARD > bar)) & ((order == 0.0) | in_order)
 
 
-@flag_zones_by_bound.of(Thresholded)
+@parts.flag_zones_by_bound.of(Thresholded)
 def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     """Flag the zones one of whose six corners may exceed the bar."""
     caution = 2.0**-49 * (node.h + 2.0 * criterion.penalty)

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import inner_kernel
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.squares import Squares
-from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
+from dtrees.split.criteria.squares import Squares, corners_of
 from dtrees.split.numbers.elementary import logarithm
 
 #: Far above the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
@@ -210,23 +209,15 @@ def _may_pass_beside(s, w, g_all, h_all, scale, total, least):
 @inner_kernel
 def _flag_by_corners(sums, add, node, least, slope, total, flags):
     """Flag the zones one of whose six corners may reach the bar, and one of the other four."""
-    g0, h0, g1, h1, sizes = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE]
-    (g_add, h_add, _), (g_all, h_all, _) = add, node
+    g_all, h_all, _ = node
     scale, centre = 1.0 / total, (total - g_all) / h_all
     # Rounded down, so that the corners are never inside the region.
-    run = (1.0 - _ROUNDING_OF_SUMS) / slope if slope > 0.0 else 0.0
     run_of_all = (1.0 - _ROUNDING_OF_SUMS) / (slope + centre) if slope + centre > 0.0 else 0.0
     for z in range(flags.shape[0]):
-        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
-        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
-        low = start - 0.5 * (size - (end - start))
-        high = start + 0.5 * (size + (end - start))
-        passes = _may_pass(start, light, g_all, h_all, scale, total, least)
-        passes |= _may_pass(end, heavy, g_all, h_all, scale, total, least)
-        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, scale, total, least)
-        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, h_all, scale, total, least)
-        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, h_all, scale, total, least)
-        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, h_all, scale, total, least)
+        passes, (_, _, corners) = False, corners_of(sums, add, node, slope, z)
+        for s, w in corners:
+            passes |= _may_pass(s, w, g_all, h_all, scale, total, least)
+        (start, light), (end, heavy) = corners[0], corners[1]
         step = ((end - start) + centre * (heavy - light)) * run_of_all
         first, last = min(light + step, heavy), max(heavy - step, light)  # all targets at the beginning, or at the end
         beside = _may_pass_beside(start, light, g_all, h_all, scale, total, least)

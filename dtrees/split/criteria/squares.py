@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
@@ -127,6 +127,26 @@ def _(criterion, node, squares):
     return _UPWARD * (total * (squares + apart * apart * h + 2.0 * (mean * mean) * penalty))
 
 
+@inlined_kernel
+def corners_of(sums, add, node, slope, z):
+    """Return the six corners of the region that contains the left sums inside a zone, each as its sum of g and its weight.
+
+    The first results are the error of such a sum of g, and whether rows lie on both sides of the zone. Differences of large sums lose
+    small terms in floating point, so errors are bounded relative to the sums of the node.
+    """
+    # Slopes are rounded down, so that the corners are never inside the region.
+    (g_add, h_add, n_add), run = add, (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    start, end, size = float(sums[G0, z]) + g_add, float(sums[G1, z]) + g_add, float(sums[SIZE, z])
+    light, heavy = float(sums[H0, z]) + h_add, float(sums[H1, z]) + h_add
+    inside = (sums[N0, z] + n_add > 0) & (sums[N1, z] + n_add < node.n)
+    low = start - 0.5 * (size - (end - start))
+    high = start + 0.5 * (size + (end - start))
+    error = _ROUNDING * (max(abs(low), abs(high)) + abs(node.g))
+    first, second = (low, min(light + (start - low) * run, heavy)), (low, max(heavy - (end - low) * run, light))
+    third, fourth = (high, min(light + (high - start) * run, heavy)), (high, max(heavy - (high - end) * run, light))
+    return error, inside, ((start, light), (end, heavy), first, second, third, fourth)
+
+
 @inner_kernel
 def _may_pass(s, h, g_all, most, lift, error, bar, order, inside):
     """Return whether the score of real-valued left sums in order may exceed the bar; ``error`` is added to the squared quantity."""
@@ -146,24 +166,12 @@ def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
     Differences of large sums, such as the sums to the right of a zone, have rounding errors that are small relative to the node's sums,
     but perhaps not to their own size. So errors are bounded relative to the node's sums, and weights reduced by as much.
     """
-    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
-    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
-    total, lift, most = _total_weights(criterion, h_all)
-    # Rounded down, so that the corners are never inside the region.
-    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    total, lift, most = _total_weights(criterion, node.h)
     for z in range(flags.shape[0]):
-        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
-        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
-        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
-        low = start - 0.5 * (size - (end - start))
-        high = start + 0.5 * (size + (end - start))
-        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all)) * total + slack
-        passes = _may_pass(start, light, g_all, most, lift, error, bar, order, inside)
-        passes |= _may_pass(end, heavy, g_all, most, lift, error, bar, order, inside)
-        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, most, lift, error, bar, order, inside)
-        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, most, lift, error, bar, order, inside)
-        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, most, lift, error, bar, order, inside)
-        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, most, lift, error, bar, order, inside)
+        error, inside, corners = corners_of(sums, add, node, slope, z)
+        error, passes = error * total + slack, False
+        for s, h in corners:
+            passes |= _may_pass(s, h, node.g, most, lift, error, bar, order, inside)
         flags[z] |= passes
 
 
