@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.tree.packing import Packed, pack
+from dtrees.tree.packing import Packed, columns_of, pack
 from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets
 from dtrees.tree.tree import Tree
 
@@ -67,7 +67,7 @@ def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Pack
 
 def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bool:
     """Return whether arrays equal the packed trees exactly; at most one tree at a time is packed for comparison."""
-    all_columns = _tree_of_all_columns(trees)
+    used = columns_of(trees)
     sizes = np.array([tree.node_count for tree in trees])
     roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
     lengths = {"nodes": roots[-1], "value": leaves[-1], "number": leaves[-1], **dict.fromkeys(_OF_TREES, len(trees))}
@@ -76,27 +76,14 @@ def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bo
     if not _same(arrays["roots"], roots) or not _same(arrays["leaves"], leaves):
         return False
     for t, tree in enumerate(trees):
-        one = pack([tree, all_columns])
+        one = pack([tree], used=used)
         node, leaf = slice(roots[t], roots[t + 1]), slice(leaves[t], leaves[t + 1])
         chunks = {"nodes": node, "value": leaf, "number": leaf, **dict.fromkeys(_OF_TREES, slice(t, t + 1))}
         chunks |= {"feature": slice(None), "bits": slice(None)}
         for name, chunk in chunks.items():
-            own = getattr(one, name)
-            if not _same(arrays[name][chunk], own if name in ("feature", "bits") else own[: len(arrays[name][chunk])]):
+            if not _same(arrays[name][chunk], getattr(one, name)):
                 return False
     return True
-
-
-def _tree_of_all_columns(trees: Sequence[Tree]) -> Tree:
-    """Return a tree that splits on all columns used: other trees packed with it get the same slots as with all trees."""
-    columns = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees]))
-    n = 2 * len(columns) + 1
-    inner = np.arange(0, n - 1, 2)
-    left, right, feature = np.full(n, -1), np.full(n, -1), np.full(n, -2)
-    left[inner], right[inner], feature[inner] = inner + 1, inner + 2, columns
-    zeros = dict.fromkeys(("missing_go_to_left", "impurity", "gain", "threshold", "n_node_samples", "weighted_n_node_samples"), np.zeros(n))
-    value = np.zeros((n, trees[0].value.shape[1]))
-    return Tree.from_arrays(children_left=left, children_right=right, feature=feature, value=value, **zeros)
 
 
 def _plain(array: Any) -> NDArray[Any]:

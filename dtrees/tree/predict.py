@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.memory import prefetch
 from dtrees.tree.category_sets import CategorySets
-from dtrees.tree.packing import Packed, pack
+from dtrees.tree.packing import Packed, add_leaves, pack
 from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets, visit_with_sets
 from dtrees.tree.tree import Tree
 
@@ -232,23 +232,6 @@ def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
 
 
 @inner_kernel
-def _take_leaves(packed, tree, leaf, out, numbers):
-    """Add the values of the leaves that rows reached in a tree or, if ``numbers`` has rows, write the numbers of these leaves."""
-    first, last = packed.leaves[tree], packed.leaves[tree + 1]
-    value = packed.value[first:last]
-    if numbers.shape[0] > 0:
-        for i in range(leaf.shape[0]):
-            numbers[i, tree] = packed.number[first + np.int64(leaf[i])]
-    elif value.shape[1] == 1:
-        for i in range(leaf.shape[0]):
-            out[i, 0] += value[np.uint64(leaf[i]), 0]
-    else:
-        for i in range(leaf.shape[0]):
-            for k in range(value.shape[1]):
-                out[i, k] += value[np.uint64(leaf[i]), k]
-
-
-@inner_kernel
 def _make_space(n):
     """Return an array for leaf numbers and scratch arrays, for up to ``n`` rows, or trees for a single row."""
     return np.empty(n, np.uint32), (np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.uint32), np.empty(n, np.uint32))
@@ -279,10 +262,15 @@ def _visit(packed, X, first, last, start, stop, out, numbers):
         for block, row in enumerate(range(begin, end, n_rows)):
             shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
         for tree in range(start, stop):
+            first_leaf, last_leaf = packed.leaves[tree], packed.leaves[tree + 1]
             for block, row in enumerate(range(begin, end, n_rows)):
                 n = min(n_rows, end - row)
                 _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
-                _take_leaves(packed, tree, leaf[:n], out[row : row + n], numbers[row : row + n])
+                if numbers.shape[0] == 0:
+                    add_leaves(packed.value[first_leaf:last_leaf], leaf[:n], out[row : row + n])
+                    continue
+                for i in range(n):
+                    numbers[row + i, tree] = packed.number[first_leaf + np.int64(leaf[i])]
 
 
 def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:

@@ -21,7 +21,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.table.zone_map import join
-from dtrees.tree.packing import goes_left, node_record, pack_nodes
+from dtrees.tree.packing import add_leaves, goes_left, node_record, pack_nodes
 from dtrees.tree.tree import Tree
 
 #: Rows of a chunk, which share the tables of a tree, and of a block, which pass its tests together.
@@ -386,14 +386,7 @@ def visit_with_sets(packed, X, first, last, start, stop, out, numbers):  # type:
         _fill(packed, X, begin, n, buffers[0], buffers[1])
         for tree in range(start, stop):
             _find_leaves(packed, X, begin, n, tree, buffers)
-            value, mine = packed.value[packed.roots[tree] : packed.roots[tree + 1]], out[begin : begin + n]
             if numbers.shape[0] > 0:
-                for i in range(n):
-                    numbers[begin + i, tree] = leaf[i]
-            elif value.shape[1] == 1:
-                for i in range(n):
-                    mine[i, 0] += value[np.uint64(leaf[i]), 0]
+                numbers[begin : begin + n, tree] = leaf[:n]
             else:
-                for i in range(n):
-                    for k in range(value.shape[1]):
-                        mine[i, k] += value[np.uint64(leaf[i]), k]
+                add_leaves(packed.value[packed.roots[tree] : packed.roots[tree + 1]], leaf[:n], out[begin : begin + n])

@@ -132,12 +132,7 @@ def add_by_pairs(paths, tree, X, background, out):
     most = paths.n_distinct[tree]
     shares = _shares(most)
     # The columns in which only one of the two rows passes, in order, and the branches still to be taken.
-    path, branch, branch_length, branch_own = (
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-    )
+    path, branch, branch_length, branch_own = np.empty((4, most), np.int64)
     who = np.zeros(X.shape[0], np.int8)  # 1 if the row's branch is taken in a column, 2 if the background row's
     n_background = background.shape[1]
     for r in range(X.shape[1]):

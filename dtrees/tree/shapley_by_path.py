@@ -170,13 +170,8 @@ def add_path_dependent(paths, X, out, pairs):
     left, known = np.empty((depth + 1, n), np.bool_), np.ones((depth + 1, n), np.bool_)
     # By depth: the node, the number of its finished children, whether it is the right child of its parent, its share of the weight for
     # its parent's column, and the position on the path where the share of its own column is stored.
-    at, done, side, share, noted = (
-        np.zeros(depth + 1, np.int64),
-        np.zeros(depth + 1, np.int64),
-        np.zeros(depth + 1, np.int64),
-        np.ones(depth + 1),
-        np.zeros(depth + 1, np.int64),
-    )
+    at, done, side, noted = np.zeros((4, depth + 1), np.int64)
+    share = np.ones(depth + 1)
     last = np.zeros(n_columns, np.int64)  # by column, the position on the path where its share is stored; at the root, where it is 1
     scratch = np.empty(n)
     for tree in range(paths.roots.shape[0] - 1):

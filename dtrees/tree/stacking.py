@@ -32,9 +32,7 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import LARGE, Tree
 
 if TYPE_CHECKING:
-    from dtrees.tree.compact import CompactTree
-
-Arrays = dict[str, NDArray[Any]]
+    from dtrees.tree.compact import Arrays, CompactTree
 
 #: The possible dtypes of the arrays of the compact layout, and their lengths: one entry for each node, each inner node, or each leaf.
 _KINDS: dict[str, tuple[tuple[str, ...], str]] = {

@@ -213,8 +213,3 @@ class Tree:
             np.isfinite(a).all() for a in (self.impurity, self.gain, self.weighted_n_node_samples)
         ):
             raise ValueError("tree has impurities, gains or weights that are not finite, or numbers of rows below 0")
-
-
-def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:
-    """Return a tree from the compact pickle of an earlier version."""
-    return Tree.from_compact(categories, *small)

@@ -141,17 +141,13 @@ class Columns(NamedTuple):
         return key_of_float32(self.words[: self.n_columns, 0])
 
 
-class Bench(NamedTuple):
-    """Buffers for sorting columns: keys, spare keys, and counts; see :func:`~dtrees.split.table.sorting.radix_sort`."""
-
-    keys: NDArray[np.uint64]
-    spare: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+#: Buffers for sorting columns: keys, spare keys, and counts; see :func:`~dtrees.split.table.sorting.radix_sort`.
+Bench = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]
 
 
 def make_bench(n_rows: int) -> Bench:
     """Return buffers for sorting columns of ``n_rows`` rows, one after the other."""
-    return Bench(mapped(n_rows, np.uint64), mapped(n_rows, np.uint64), np.empty(RADIX, np.int64))
+    return mapped(n_rows, np.uint64), mapped(n_rows, np.uint64), np.empty(RADIX, np.int64)
 
 
 def presort_column(

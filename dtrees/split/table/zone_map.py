@@ -226,10 +226,7 @@ class ZoneMap(NamedTuple):
 
 def no_zones() -> ZoneMap:
     """Return the zone map of a table without rows and columns."""
-    none, parts = np.empty(0, np.int64), np.empty((0, 0), np.uint16)
-    listed, ends = np.empty((0, 2, LISTED_AT_ENDS), np.uint32), np.empty((0, 4), np.int64)
-    codes, are, lists = np.empty((0, 1), np.int64), np.empty(0, np.bool_), np.empty((0, 0), np.uint64)
-    return ZoneMap(parts, none, none, are, are, codes, none, listed, ends, lists, codes, not_joined(0), 0, 0)
+    return map_zones(presort([]))
 
 
 def compile_zones() -> None:
