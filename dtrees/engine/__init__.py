@@ -8,7 +8,7 @@
     the finished tree: node values, statistics measured on rows, mean losses.
 ``shard``
     a shard of presorted columns, with its own copy of the row partition of the current tree. It answers messages: ``tree`` has the steps of
-    a tree, ``grower`` decides about its nodes, ``fit`` is the coordinator's side and brings new shards up to date.
+    a tree, ``grower`` decides about its nodes.
 ``rows``
     shards of rows, and how trees are grown over them.
 ``run``

@@ -50,7 +50,7 @@ def by_rows() -> Iterator[None]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small nodes are few: most nodes are grown by all shards together; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.row_shard.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
     monkeypatch.setattr("dtrees.engine.rows.searcher.FEWEST_FINER_PARTS", 1)
 
@@ -151,7 +151,7 @@ def _after_three(progress: Any) -> bool:
 #: Detection of a loss does not depend on the message, nor recovery on the kind of loss: only at few messages are workers silent instead
 #: of killed, which takes waiting.
 LOSSES = [
-    *((SETS, Cut(kind)) for kind in ("Introduce", "Open")),
+    *((SETS, Cut(kind)) for kind in ("Open", "held out")),
     *((SETS, Cut(kind, 3)) for kind in ("level", "sums", "delegated")),
     *((QUICK, Cut(kind, 3)) for kind in ("finer flags", "picked of batch 1")),
     *((BY_ORDER, Cut(kind, 3)) for kind in ("deviations", "scores")),

@@ -298,7 +298,7 @@ def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] =
 def send_rows(patch: pytest.MonkeyPatch, n_rows: int) -> None:
     """Send nodes of up to ``n_rows`` rows to one shard, which grows their subtrees."""
     patch.setattr(rows_tree, "SENT_ROWS", n_rows)
-    for module in ("fit", "forest_trees"):
+    for module in ("row_shard", "forest_trees"):
         patch.setattr(f"dtrees.engine.rows.{module}.rows_to_send", lambda plan, n, n_shards: n_rows)
 
 

@@ -16,8 +16,8 @@ from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree as tree_program
-from dtrees.engine.shard.fit import trees_side_by_side
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.shard.side_by_side import trees_side_by_side
 from dtrees.engine.shard.tree_state import DelegatedNodes, TreeState
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.table.columns import presort

@@ -46,7 +46,7 @@ from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
-from dtrees.engine.shard.fit import trees_side_by_side
+from dtrees.engine.shard.side_by_side import trees_side_by_side
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.metrics import Block

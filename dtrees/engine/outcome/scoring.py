@@ -1,7 +1,7 @@
 """The mean losses of boosting, on training rows and on held-out rows.
 
 Losses are added up within *blocks* of rows, and then over blocks. The floating-point sums are therefore the same to the last bit, whichever
-shards sum which blocks. Every shard has the predictions of all rows, and sums a share of the blocks.
+shards sum which blocks. A shard of columns has the predictions of all rows, and sums a share of the blocks.
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ def _n_blocks(n_rows: int) -> int:
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
-    """Return the mean losses, given the sums of all blocks in their order."""
-    totals, *blocks = [block for share in losses for block in share.sums.tolist()]
+    """Return the mean losses, given the sums of all blocks."""
+    every = [sums for share in losses for sums in share.sums.tolist()]
+    if numbers := [share.block for share in losses if share.block is not None]:
+        every = [every[i] for i in np.argsort(np.concatenate(numbers)).tolist()]
+    totals, *blocks = every
     for sums in blocks:
         totals = [total + more for total, more in zip(totals, sums, strict=True)]
     scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, losses[0].weights.tolist(), strict=True)])
-    return scores if losses[-1].score is None else scores._replace(validation=losses[-1].score)
+    return scores if losses[0].score is None else scores._replace(validation=losses[0].score)
 
 
 def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ only, except for the plan and trees. The data that shards exchange with each oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -41,7 +41,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Open the fit on shards of columns, or continue it in a new epoch, without unfinished trees. Reply: :class:`Opened`.
+    """Open the fit on shards, or continue it in a new epoch, without unfinished trees. Reply: :class:`Opened`.
 
     Attributes
     ----------
@@ -49,12 +49,15 @@ class Open(Message):
         The number of this shard, and of all.
     plan : BoostingPlan or ForestPlan
     initial : ndarray of float64 or None
-        The initial raw prediction, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting).
+        The initial raw prediction, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose (boosting). Of the shards
+        of rows, only shard 0 receives it.
     n_side_by_side : int
         The number of trees that grow side by side; 0 for one at a time.
     least, most : int
         The range of the number of finished trees that the restored state may contain
-        (:meth:`~dtrees.engine.shard.fit.ColumnsFit.catch_up`).
+        (:meth:`~dtrees.engine.run.lasting.ShardsFit.catch_up`).
+    edges : Edges or None
+        The edges of zones of shards of rows, if they are known from an earlier epoch.
     """
 
     shard: int
@@ -64,13 +67,19 @@ class Open(Message):
     n_side_by_side: int = 0
     least: int = 0
     most: int = 0
+    edges: Any = None
 
 
 class Opened(NamedTuple):
-    """The number of finished trees that shards know, and the initial raw prediction of boosting, shape (K,)."""
+    """The number of finished trees that shards know, and the initial raw prediction of boosting, shape (K,).
+
+    Shards of rows also reply the edges of zones, if these were not known, and the row ranges of each shard.
+    """
 
     n_finished: int
     initial: NDArray[np.float64]
+    edges: Any = None
+    ranges: Sequence[NDArray[np.int64]] = ()
 
 
 @dataclass(frozen=True)
@@ -129,19 +138,13 @@ class Grown(NamedTuple):
         The trees, from shard 0; empty from other shards.
     checksum : int
         The checksum of the trees.
-    losses : Losses or BlockLosses or None
-        If requested, the losses of a share of all rows, or of the shard's own rows.
-    undrawn : float
-        If rounds draw rows, the weight of the training rows that were not drawn.
-    score : float or None
-        The score of the held-out rows if there is a scorer, from shard 0.
+    losses : Losses or None
+        If requested, the losses of some blocks of rows.
     """
 
     trees: list[Tree]
     checksum: int
-    losses: Any = None
-    undrawn: float = 0.0
-    score: float | None = None
+    losses: Losses | None = None
 
 
 class Root(NamedTuple):
@@ -185,12 +188,14 @@ NO_SCORES = Scores(np.nan, np.nan)
 class Losses(NamedTuple):
     """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts), and the weight of all rows of each part of the scores.
 
-    ``score`` is the score of the held-out rows if requested, from the shard that adds up the last block.
+    ``score`` is the score of the held-out rows if requested, from shard 0. ``block`` has the numbers of the blocks, unless the blocks of
+    all shards are in order.
     """
 
     sums: NDArray[np.float64]
     weights: NDArray[np.float64]
     score: float | None = None
+    block: NDArray[np.int64] | None = None
 
 
 class Executor(Protocol):

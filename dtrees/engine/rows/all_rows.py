@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
 from dtrees.engine.plan.plans import Loss, Scoring
 from dtrees.engine.protocol.exchange import Arrays
-from dtrees.engine.rows.steps import BlockLosses
 
 #: The first row of each range and the row after its last: an array of shape (n, 2), or pairs.
 Ranges = NDArray[np.int64] | Sequence[tuple[int, int]]
+#: A row, and the losses of consecutive rows from it on, shape (n_parts, n).
+Chunk = tuple[int, NDArray[np.float64]]
 
 
 def rows_of(ranges: Ranges) -> NDArray[np.int64]:
@@ -88,91 +89,53 @@ class AllRows:
         return [of_round.of_rows(places) for places in self._places]
 
 
-class SharedLosses(NamedTuple):
-    """Losses of rows in blocks that a range contains only in part.
+class BlockLosses(NamedTuple):
+    """Losses of rows: the numbers of whole blocks, their sums, shape (n, n_parts), and the losses of rows in incomplete blocks."""
 
-    Attributes
-    ----------
-    parts : list of int
-        The parts of the scores that have any losses.
-    chunks : list of (int, ndarray of float64, shape (len(parts), m))
-        The first row of each chunk, and the losses of the chunk.
-    """
-
-    parts: list[int]
-    chunks: list[tuple[int, NDArray[np.float64]]]
-
-    def sent(self, elsewhere: dict[int, int]) -> dict[int, tuple[NDArray[np.float64], ...]]:
-        """Remove the chunks of blocks that begin on other shards; return for each such shard the first rows and losses of its chunks."""
-        gone = [one for one in self.chunks if one[0] in elsewhere]
-        self.chunks[:] = [one for one in self.chunks if one[0] not in elsewhere]
-        return {
-            shard: (np.array([first for first, _ in own], np.int64), *(chunk for _, chunk in own))
-            for shard in sorted({elsewhere[first] for first, _ in gone})
-            if (own := [one for one in gone if elsewhere[one[0]] == shard])
-        }
+    block: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    chunks: list[Chunk]
 
 
-def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, SharedLosses]:
-    """Add up the losses of the rows in some ranges by whole blocks, and also return the losses of rows in incomplete blocks.
+def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> BlockLosses:
+    """Add up the losses of the rows in some ranges by whole blocks.
 
     ``n_rows`` is the size of the table; ``by_part`` is as returned by
     :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
     """
-    there = {number: part for number, part in enumerate(by_part) if part is not None}
-    shared = SharedLosses(list(there), [])
-    blocks, sums, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], 0
+    blocks, sums, chunks, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], list[Chunk](), 0
     for first, last in ranges.tolist():
         begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
         end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
-        if begin == last:  # the range lies within a block
-            end = begin
         for one, other in ((first, begin), (end, last)):
             if one < other:
                 rows = slice(at + one - first, at + other - first)
-                shared.chunks.append((one, np.stack([part[rows] for part in there.values()])))
+                chunks.append((one, np.stack([np.zeros(other - one) if part is None else part[rows] for part in by_part])))
         if begin < end:
             rows = slice(at + begin - first, at + end - first)
             blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
             sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
         at += last - first
-    return BlockLosses(np.concatenate(blocks), np.concatenate(sums)), shared
+    return BlockLosses(np.concatenate(blocks), np.concatenate(sums), chunks)
 
 
-def shared_blocks(ranges: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int], list[int]]]:
-    """Return, for each shard, which of its ranges begin within a block of another shard, as a mapping from first row to that shard.
-
-    Also return, for each shard, the others that have rows of blocks that begin on it.
+def owners_of_blocks(ranges: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
+    """Return the shard that has the first row of each block.
 
     Examples
     --------
-    >>> shared_blocks([np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])])
-    [({}, [1, 2]), ({9000: 0, 9020: 0}, []), ({9010: 0}, [])]
+    >>> ranges = [np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])]
+    >>> owners_of_blocks(ranges, 20_000).tolist()
+    [0, 0, 1]
     """
-    ranges = [some[some[:, 0] < some[:, 1]] for some in ranges]
-    first = np.concatenate([some[:, 0] for some in ranges])
-    shard = np.repeat(np.arange(len(ranges)), [some.shape[0] for some in ranges])
+    first, shard = np.concatenate(ranges)[:, 0], np.repeat(np.arange(len(ranges)), [some.shape[0] for some in ranges])
     order = np.argsort(first)
-    first, shard = first[order], shard[order]
-    begins = shard[np.searchsorted(first, first // BLOCK_ROWS * BLOCK_ROWS, side="right") - 1]
-    elsewhere: list[dict[int, int]] = [{} for _ in ranges]
-    helpers: list[set[int]] = [set() for _ in ranges]
-    for row, own, other in zip(first.tolist(), shard.tolist(), begins.tolist(), strict=True):
-        if own != other:
-            elsewhere[own][row] = other
-            helpers[other].add(own)
-    return [(rows, sorted(some)) for rows, some in zip(elsewhere, helpers, strict=True)]
+    return shard[order[np.searchsorted(first[order], np.arange(0, n_rows, BLOCK_ROWS), side="right") - 1]]
 
 
-def add_shared_blocks(losses: BlockLosses, shared: SharedLosses, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
-    """Add the losses of incomplete blocks, combined with the missing chunks that other shards have sent."""
-    chunks = [*shared.chunks, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
-    by_block: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
-    for first, chunk in chunks:
-        by_block.setdefault(first // BLOCK_ROWS, []).append((first, chunk))
-    sums = np.zeros((len(by_block), losses.sums.shape[1]))
-    for of_block, own in zip(sums, by_block.values(), strict=True):
-        whole = np.concatenate([chunk for _, chunk in sorted(own, key=lambda one: one[0])], axis=1)
-        of_block[shared.parts] = sums_by_block(list(whole))[0]
-    block = np.array(list(by_block), np.int64)
-    return BlockLosses(np.concatenate([losses.block, block]), np.concatenate([losses.sums, sums]))
+def sum_chunks(chunks: Iterable[Chunk]) -> tuple[list[int], list[NDArray[np.float64]]]:
+    """Return the numbers of some blocks, and their sums, given all chunks of their losses."""
+    by_block: dict[int, list[NDArray[np.float64]]] = {}
+    for first, chunk in sorted(chunks, key=lambda one: one[0]):
+        by_block.setdefault(first // BLOCK_ROWS, []).append(chunk)
+    return list(by_block), [sums_by_block(list(np.concatenate(some, axis=1)))[0] for some in by_block.values()]

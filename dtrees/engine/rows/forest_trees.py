@@ -26,7 +26,7 @@ from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends, pure_in
 from dtrees.engine.rows.tree import grow_nodes
 from dtrees.engine.rows.whole import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
-from dtrees.engine.shard.targets.scales import Derived, ForestScales
+from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.tree.tree import Tree
 
@@ -137,10 +137,10 @@ class RandomLevels(ForestLevels):
         return rows.try_thresholds(sent), ends.pure
 
 
-def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[Tree]:
+def forest_tree_steps(shards: Shards, rows: RowsInForest, number: int) -> Steps[Tree]:
     """Grow the tree with the given number."""
-    plan, drawing = shards.forest, scales.drawing
-    derived, exponents = yield from _drawn(shards, rows, scales, number)
+    plan, drawing = shards.forest, rows.forest.scales.drawing
+    derived, exponents = yield from _drawn(shards, rows, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
     levels = (RandomLevels if plan.rules.random_splits else ForestLevels)(shards, rows)
     nodes, tree, known, _ = yield from grow_nodes(levels, number, derived, exponents, rounded)
@@ -148,7 +148,7 @@ def forest_tree_steps(shards: Shards, rows: RowsInForest, scales: ForestScales, 
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
-def _drawn(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
+def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return the :class:`Derived` of each shard, and the exponents of targets and weights."""
     plan, factors = shards.forest, None
     if plan.balanced_subsample:
@@ -156,7 +156,7 @@ def _drawn(shards: Shards, rows: RowsInForest, scales: ForestScales, number: int
         factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
     derived = yield from shards.gather("drawn", rows.draw_rows(number, factors))
     if factors is None:
-        return derived, scales.exponents
+        return derived, rows.forest.scales.exponents
     exponent = yield from exponent_of(shards, rows, derived, 1)
     if all(one.integral for one in derived):
         exponent = min(exponent, 0)

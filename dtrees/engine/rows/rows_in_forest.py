@@ -22,7 +22,7 @@ from dtrees.engine.rows.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.node.limits import limits_for_thread
@@ -92,30 +92,31 @@ class RowsInForest(RowsInTree):
     def for_another_tree(self) -> RowsInForest:
         """Return the rows for a tree that grows side by side with this one; the state that does not depend on the tree is shared."""
         other = copy.copy(self)
-        other._any_target = self._forest.for_another_tree()
+        other._any_target = self.forest.for_another_tree()
         other._flagged, other._categories = self._flagged.for_another_tree(), copy.copy(self._categories)
         other._begin()
         return other
 
     @property
-    def _forest(self) -> ForestTarget:
+    def forest(self) -> ForestTarget:
+        """The target, which must be for a forest."""
         assert isinstance(self._any_target, ForestTarget)
         return self._any_target
 
     def count_classes(self, tree: int) -> NDArray[np.int64]:
         """Draw the rows of a tree, and count the draws of each class."""
-        self._forest.draw(tree)
-        return self._forest.count_classes()
+        self.forest.draw(tree)
+        return self.forest.count_classes()
 
     def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> Derived:
         """Begin a tree: draw its rows and columns; ``factor``, if given, multiplies the draws of each class."""
         self._use_columns(tree)
         if self._plan.rules.random_splits:
             self._key, self._scratch = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, tree)), []
-        self._forest.draw(tree)
+        self.forest.draw(tree)
         if factor is not None:
-            self._forest.weigh(factor)
-        return self._forest.derived()
+            self.forest.weigh(factor)
+        return self.forest.derived()
 
     def _sum(self, summed: s.Levelled, shift: int) -> dict[int, Arrays]:
         """Sum nodes; for random thresholds, by category only."""
@@ -123,18 +124,18 @@ class RowsInForest(RowsInTree):
             return super()._sum(summed, shift)
         if not summed.node.shape[0] or not self._categories.ids.shape[0]:
             return {}
-        return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
+        return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self.forest.added)))
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
         if not self._stored.n_numbers:
             super()._include(tasks, sums)
             return
-        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._stored.n_classes
+        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self.forest.added, self._stored.n_classes
         self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
     def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
         """Begin the search of nodes by random thresholds, given their sums by category."""
-        rules, root, targets = self._plan.rules, message.root, self._forest.added if self._stored.targets else None
+        rules, root, targets = self._plan.rules, message.root, self.forest.added if self._stored.targets else None
         self._message = message
         self._limits, _ = self._stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
         self._category_search.find_bars(message, rules, sent, self._key)
@@ -229,7 +230,7 @@ class RowsInForest(RowsInTree):
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Return which nodes have a constant target in the shard's rows, and its value; see :meth:`ForestTarget.find_pure`."""
-        return self._forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
+        return self.forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
 
     def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> dict[int, Arrays]:
         """Return the rows of nodes with their targets, for the shards that grow the nodes.
@@ -240,9 +241,9 @@ class RowsInForest(RowsInTree):
         for shard, some in enumerate(nodes):
             if shard in sent:
                 start, (counts, values, g, h) = self._start[some], sent[shard]
-                g = self._forest.added[g].reshape(-1) if self._stored.targets else g
+                g = self.forest.added[g].reshape(-1) if self._stored.targets else g
                 rows = self._rows.rows[places_of(start, self._stop[some] - start)]
-                sent[shard] = counts, values, g, h, self._forest.target[rows]
+                sent[shard] = counts, values, g, h, self.forest.target[rows]
         return sent
 
     def rows_of_leaves(
@@ -251,22 +252,17 @@ class RowsInForest(RowsInTree):
         """Return, for each shard i, this shard's rows of the leaves that it measures, ``begins[i]`` to ``begins[i + 1] - 1``."""
         leaves, numbers = self.find_leaves(tree, known), rows_of(self._ranges).astype(np.uint32)
         return {
-            shard: leaves.rows_of(first, last, numbers, self._forest.by_target)
+            shard: leaves.rows_of(first, last, numbers, self.forest.by_target)
             for shard, (first, last) in enumerate(pairwise(begins.tolist()))
         }
 
     def add_votes(self, number: int, tree: Tree) -> None:
         """Add the predictions of a tree for rows that it did not draw to their sums."""
-        self._forest.draw(number)
-        in_sample = self._forest.in_sample
+        self.forest.draw(number)
+        in_sample = self.forest.in_sample
         assert in_sample is not None
         rows = np.flatnonzero(~in_sample).astype(np.uint32)
         leaf = np.zeros(self._columns.n_rows)
         self._walk(tree, np.arange(tree.node_count, dtype=np.float64), leaf, rows)
-        self.out_of_bag.add(rows, leaf[rows].astype(np.int64), tree.value)
-
-    @property
-    def out_of_bag(self) -> OutOfBag:
-        """The out-of-bag sums."""
-        assert self._forest.out_of_bag is not None
-        return self._forest.out_of_bag
+        assert self.forest.out_of_bag is not None
+        self.forest.out_of_bag.add(rows, leaf[rows].astype(np.int64), tree.value)

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import StoredSums, squares_of
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.exchange import Arrays
+from dtrees.engine.protocol.exchange import Arrays, Shards
 from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.all_rows import SharedLosses, in_blocks
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.leaf_rows import LeafRows
@@ -54,19 +52,15 @@ class RowsInTree:
 
     Parameters
     ----------
-    plan : BoostingPlan or ForestPlan
-    target : RowTarget or ForestRows
-        Depends on the kind of plan.
+    target : BoostingTarget or ForestTarget
     columns : Columns
         The columns of the shard's rows.
     zone_map : ZoneMap
         The zone map of these columns.
     edges : Edges
         The edges of the zones of all shards.
-    ranges : ndarray of int64, shape (n, 2)
-    n_rows_total : int
-    shard, n_shards : int
-        The number of this shard, and of all.
+    shards : Shards
+        The properties of all shards in the fit.
     threads : Threads
 
     Attributes
@@ -79,26 +73,21 @@ class RowsInTree:
 
     def __init__(
         self,
-        plan: BoostingPlan | ForestPlan,
         target: BoostingTarget | ForestTarget,
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        ranges: NDArray[np.int64],
-        n_rows_total: int,
-        shard: int,
-        n_shards: int,
+        shards: Shards,
         threads: Threads,
     ) -> None:
-        self._plan, self._columns, self._any_target, self.threads = plan, columns, target, threads
+        self._plan, self._columns, self._any_target, self.threads = shards.plan, columns, target, threads
         self._adder = LeafAdder(threads)
         self._all_zones, self._edges = zone_map, edges
-        self._ranges, self._n_rows_total = ranges, n_rows_total
-        self._shard, self._n_shards = shard, n_shards
-        self._seed = hashing.as_seed(plan.seed)
+        self._ranges, self._shard, self._n_shards = shards.ranges[shards.shard], shards.shard, shards.n_shards
+        self._seed = target.seed
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
-        self._stored = StoredSums.of(plan)
+        self._stored = StoredSums.of(shards.plan)
         self._width = self._stored.width(not target.unit_hessian)
         self._sent_buffer, self.n_side_by_side = NumberBuffer(), 1
         self._begin()
@@ -363,15 +352,10 @@ class RowsInTree:
         grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, stored)
         return s.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
-    def finish(
-        self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
-    ) -> tuple[s.BlockLosses, SharedLosses] | None:
-        """Add a tree to the predictions; return losses if ``score``. ``known`` has nodes of this shard and the leaves they stand for."""
+    def finish(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int) -> None:
+        """Add a tree to the predictions; ``known`` has nodes of this shard and the leaves they stand for."""
         value = np.ascontiguousarray(tree.value[:, 0])
         self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))
-        if not score:
-            return None
-        return in_blocks(self.boosting.losses_by_part(slice(0, self._columns.n_rows)), self._ranges, self._n_rows_total)
 
     def find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> LeafRows:
         """Find the leaf of each row in sample; ``known`` is as for :meth:`finish`."""

@@ -90,10 +90,3 @@ class Subtrees(NamedTuple):
 
     nodes: list[PackedNodes]
     sets: list[CategorySets]
-
-
-class BlockLosses(NamedTuple):
-    """Losses of rows summed by the blocks that begin on a shard: the numbers of the blocks, and sums of shape (n, n_parts)."""
-
-    block: NDArray[np.int64]
-    sums: NDArray[np.float64]

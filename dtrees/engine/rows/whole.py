@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
+from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Shards, Steps
-from dtrees.engine.protocol.messages import Losses, Scores
-from dtrees.engine.rows import steps as s
+from dtrees.engine.protocol.messages import Losses
+from dtrees.engine.rows.all_rows import in_blocks, owners_of_blocks, sum_chunks
 from dtrees.engine.rows.quantiles import Grouped, quantiles
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.scales import Derived, most_bits
@@ -66,16 +67,17 @@ def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArr
     return (one + other) + (third + fourth)
 
 
-def scores_of_all(n_rows: int, losses: list[s.BlockLosses], weights: NDArray[np.float64], undrawn: float, score: float | None) -> Scores:
-    """Return the mean losses, given the losses of all shards' rows, and the score of held-out rows if there is one.
-
-    ``weights`` has the total weight of training rows and of held-out rows, ``undrawn`` that of the undrawn training rows if rounds draw
-    rows.
-    """
-    sums = np.zeros((-(-n_rows // BLOCK_ROWS), losses[0].sums.shape[1]))
-    for one in losses:
-        sums[one.block] = one.sums
-    return scores_of([Losses(sums, np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn)), score)])
+def losses_of_blocks(shards: Shards, rows: RowsInTree, score: float | None) -> Steps[Losses]:
+    """Return the losses of blocks of which this shard has all rows, or has the first row."""
+    target = rows.boosting
+    own = in_blocks(target.losses_by_part(slice(0, target.raw.shape[1])), shards.ranges[shards.shard], shards.n_rows)
+    owners = owners_of_blocks(shards.ranges, shards.n_rows)
+    chunks = {shard: tuple(one for one in own.chunks if owners[one[0] // BLOCK_ROWS] == shard) for shard in shards.everyone}
+    sent = yield shards.step("losses", cast(Any, chunks), shards.everyone)
+    block, sums = sum_chunks(one for some in sent for one in some)
+    weights = np.append(target.scales.weights, np.full(own.sums.shape[1] - 2, (yield from undrawn_weight(shards, rows))))
+    block_of_all = np.concatenate([own.block, np.array(block, np.int64)])
+    return Losses(np.concatenate([own.sums, np.array(sums).reshape(-1, own.sums.shape[1])]), weights, score, block_of_all)
 
 
 def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:

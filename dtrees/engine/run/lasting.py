@@ -1,24 +1,31 @@
 """Fits that survive the loss of shards of columns or rows: the tree is the transaction.
 
 If shards are lost, the unfinished trees are discarded, new shards with the same columns or rows take the places of the lost ones, all are
-brought to the state after the last finished tree, and the unfinished trees are grown again, in a new epoch. They are the same trees as
-without the loss.
+brought to the state after the last finished tree, and the unfinished trees are grown again, in a new epoch, in which earlier messages are
+stale. They are the same trees as without the loss.
+
+Between two trees, every shard of columns has the same state of the rows: the predictions of the finished trees or, for a forest, their
+out-of-bag sums. New shards receive it from one that has it. If there is none, finished trees of boosting are replayed, and those of a
+forest are grown again for the sums. No state of shards of rows is sent: it follows from a shard's rows and the finished trees, which are
+replayed, or applied to the rows again for out-of-bag sums.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores, ShardsLost
-from dtrees.engine.rows.fit import RowsFit
-from dtrees.engine.shard.fit import ColumnsFit
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.messages import NO_SCORES, Executor, Message, Scores, ShardsLost
+from dtrees.engine.rows.all_rows import in_order
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
@@ -34,11 +41,107 @@ class TreeLog(Protocol):
         """Store the next tree."""
 
 
+class ShardsFit:
+    """Requests to the shards of a fit; all methods except ``wants_repair`` raise ShardsLost if shards are lost.
+
+    Parameters
+    ----------
+    executor : Executor
+    plan : BoostingPlan or ForestPlan
+    n_side_by_side : int
+        The most trees of a forest that grow at a time; 0 for boosting.
+    """
+
+    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int) -> None:
+        self.wants_repair = executor.wants_repair
+        self._executor, self._plan, self._n_side_by_side = executor, plan, n_side_by_side
+        self._fit, self._epoch = uuid.uuid4().hex, 0
+        self._given: NDArray[np.float64] | None = None
+        self._edges: Any = None
+
+    def repair(self) -> None:
+        """Replace lost or misplaced shards, and begin an epoch."""
+        self._executor.repair()
+        self._epoch += 1
+
+    def open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Open the fit; return the initial raw prediction of boosting, by default as the loss chooses, shape (K,)."""
+        self._given = initial
+        opened = self._open(0, 0)
+        self._given = opened.initial if initial is None else initial
+        return opened.initial
+
+    def catch_up(self, least: int, most: int) -> int:
+        """Bring all shards, in a new epoch, to the same state: that of a shard of columns that has finished ``least`` to ``most`` trees.
+
+        Return the number of trees in that state. If no shard has one, all start from the beginning, and it is 0. The same holds for
+        dropout, as the node numbers of rows are not sent.
+        """
+        if isinstance(self._plan, BoostingPlan) and self._plan.dropout is not None:
+            least = most + 1
+        return self._open(least, most).n_finished
+
+    def _open(self, least: int, most: int) -> m.Opened:
+        by_rows, n = self._executor.places_rows, self._executor.n_shards
+        given = [self._given, *([None] if by_rows else [self._given]) * (n - 1)]  # may be as large as a column
+        about = self._n_side_by_side, least, most, self._edges
+        opened: list[m.Opened] = self._send([m.Open(self._fit, self._epoch, i, n, self._plan, one, *about) for i, one in enumerate(given)])
+        self._ranges = opened[0].ranges
+        self._edges = opened[0].edges if self._edges is None else self._edges
+        return opened[0]
+
+    def replay_tree(self, tree: Tree, place: int) -> None:
+        """Add the values of a finished tree, given its place in its round, to the predictions."""
+        self._send_all(m.Replay, tree, place)
+
+    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
+        """Grow a tree of boosting."""
+        grown = self._grow(m.GrowTree, tree, output, learning_rate, score)
+        losses = [one.losses for one in grown if one.losses is not None]
+        return grown[0].trees[0], scores_of(losses) if losses else NO_SCORES
+
+    def grow_trees(self, first: int, last: int) -> list[Tree]:
+        """Grow the trees ``first`` to ``last - 1`` of a forest side by side."""
+        return self._grow(m.GrowTrees, first, last)[0].trees
+
+    def add_votes(self, first: int, trees: Sequence[Tree]) -> None:
+        """Have shards add the out-of-bag predictions of finished trees of a forest, from number ``first`` on, to their sums."""
+        self._send_all(m.AddVotes, first, trees)
+
+    def votes(self) -> m.Votes:
+        """Return the out-of-bag sums of all rows."""
+        if not self._executor.places_rows:  # all shards have the same
+            return self._send([m.CountVotes(self._fit, self._epoch)])[0]
+        votes, about = self._send_all(m.CountVotes), (self._ranges, self._executor.n_rows)
+        return m.Votes(in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about), votes[0].exponent)
+
+    def _grow(self, kind: type[Message], *arguments: Any) -> list[m.Grown]:
+        """Have all shards grow trees; return their replies.
+
+        Raises
+        ------
+        ShardsDisagree
+        """
+        grown = self._send_all(kind, *arguments)
+        if any(one.checksum != grown[0].checksum for one in grown):
+            raise m.ShardsDisagree(f"shards have each grown other trees than the others for {kind.__name__}{arguments}")
+        return grown
+
+    def _send_all(self, kind: type[Message], *arguments: Any) -> list[Any]:
+        """Send the same message to every shard; return the replies."""
+        return self._send([kind(self._fit, self._epoch, *arguments)] * self._executor.n_shards)
+
+    def _send(self, messages: Sequence[Message]) -> list[Any]:
+        """Send each shard its message; return the replies."""
+        replies = self._executor.send(dict(enumerate(messages)))
+        return [replies[shard] for shard in range(len(messages))]
+
+
 class _Lasting(ABC):
     """A fit that continues if shards are lost: they are replaced, all shards are restored to a common state, and the step is repeated."""
 
     def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
-        self._fit = RowsFit(executor, plan) if executor.places_rows else ColumnsFit(executor, plan, n_side_by_side)
+        self._fit = ShardsFit(executor, plan, n_side_by_side)
         self._is_open = False
 
     def _open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
@@ -120,7 +223,7 @@ class LastingForest(_Lasting):
     plan : ForestPlan
     first, last : int
     n_side_by_side : int
-        Largest number of trees to grow at once (:func:`~dtrees.engine.shard.fit.trees_side_by_side`,
+        Largest number of trees to grow at once (:func:`~dtrees.engine.shard.side_by_side.trees_side_by_side`,
         :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
     """
 

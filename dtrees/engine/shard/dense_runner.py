@@ -51,6 +51,8 @@ from dtrees.tree.predict import compile_prediction
 
 #: The growing kernel runs without this one while a helper compiles it.
 _TINY = search_tiny.kernel
+#: The first field of a task that is the same for all trees.
+_FIRST_BUFFER = Task._fields.index("pool")
 _Kernel = Callable[[Columns, WorkPool, Task], None]
 _Ready = tuple[_Kernel, WorkPool, list[Task]]
 
@@ -246,55 +248,12 @@ def _driver(is_plain: bool) -> Any:
 
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods, is_plain: bool) -> Task:
     """Return a thread's task, adapted to another tree."""
-    own = task.sum_slots
+    own, (seen, address, memory, _) = task.sum_slots, task.limits
     if sum_slots is not None and own is not None:
-        zone_map, sums, free, n_threads, _, ids, place_in_map, _ = sum_slots
-        own = SumSlots(zone_map, sums, free, n_threads, own.slot_of, ids, place_in_map, own.bar)
+        own = sum_slots._replace(slot_of=own.slot_of, bar=own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
-    (
-        _,
-        _,
-        _,
-        (seen, address, memory, _),
-        _,
-        _,
-        pool,
-        scratch,
-        best,
-        bits,
-        block,
-        _,
-        stack,
-        _,
-        (_, _, waiting),
-        _,
-        weight,
-        words,
-        _,
-        buffer,
-    ) = task
-    limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
+    limits, budget = limits_for_thread(limits), LeafBudget(first, control, task.budget.waiting)
     methods.write(limits, memory)
-    hidden, table = Hidden(seen, address, memory, limits), methods.addresses
-    return Task(
-        partition,
-        spare,
-        target,
-        hidden,
-        stops,
-        keys,
-        pool,
-        scratch,
-        best,
-        bits,
-        block,
-        block_rows,
-        stack,
-        own,
-        budget,
-        table,
-        weight,
-        words,
-        is_plain,
-        buffer,
-    )
+    hidden = Hidden(seen, address, memory, limits)
+    buffers: Any = task[_FIRST_BUFFER:]
+    return Task(partition, spare, target, hidden, stops, keys, block_rows, own, budget, methods.addresses, is_plain, *buffers)

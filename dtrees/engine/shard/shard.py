@@ -54,10 +54,14 @@ class FitShard(ABC):
     ----------
     mailbox : Mailbox
         Where the executor puts payloads of other shards.
+    shards : Shards
+        The properties of all shards in the current fit.
+    target : ForestTarget or BoostingTarget
+        The values on which the trees of the current fit are split.
     """
 
-    #: The message that begins an epoch.
-    begins: type[m.Message]
+    shards: Shards
+    target: ForestTarget | BoostingTarget
 
     def __init__(self, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int) -> None:
         # Arrays from another process may be unaligned, which kernels do not support.
@@ -78,14 +82,62 @@ class FitShard(ABC):
         StaleMessage
             If the message is of another fit or epoch than the current one, or begins an earlier epoch.
         """
-        if not isinstance(message, self.begins) and self._fit != (message.fit, message.epoch):
+        if not isinstance(message, m.Open) and self._fit != (message.fit, message.epoch):
             raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
         (reply,) = yield from side_by_side({0: self._carry_out(message)})
         return reply
 
-    @abstractmethod
     def _carry_out(self, message: m.Message) -> Steps[Any]:
         """Carry out a message that is not stale."""
+        match message:
+            case m.Open():
+                return (yield from self._open(message))
+            case m.Replay():
+                return (yield from self.replay_tree(message.tree, message.place))
+            case m.GrowTree():
+                tree, losses = yield from self._boost(message)
+                return self._reply([tree], losses)
+            case m.GrowTrees():
+                return self._reply((yield from self._grow_trees(message.first, message.last)))
+            case m.AddVotes():
+                return (yield from self._add_votes(message.first, message.trees))
+            case m.CountVotes():
+                return self.count_votes()
+        raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
+
+    def _reply(self, trees: list[Tree], losses: m.Losses | None = None) -> m.Grown:
+        return m.Grown([] if self.shards.shard else trees, checksum(trees), losses)
+
+    @abstractmethod
+    def _open(self, message: m.Open) -> Steps[m.Opened]:
+        """Open a fit, or continue it in a new epoch."""
+
+    @abstractmethod
+    def replay_tree(self, tree: Tree, place: int) -> Steps[None]:
+        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
+
+    @abstractmethod
+    def _boost(self, message: m.GrowTree) -> Steps[tuple[Tree, m.Losses | None]]:
+        """Grow a tree of boosting, add its values to the predictions, and compute losses if requested."""
+
+    @abstractmethod
+    def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
+        """Grow trees of a forest side by side, together with all other shards."""
+
+    @abstractmethod
+    def _add_votes(self, first: int, trees: Sequence[Tree]) -> Steps[None]:
+        """Add the out-of-bag predictions of trees, from number ``first`` on, to their sums."""
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The initial raw prediction of boosting, shape (K,); empty for forests."""
+        return self.target.initial if isinstance(self.target, BoostingTarget) else np.empty(0)
+
+    def count_votes(self) -> m.Votes:
+        """Return the out-of-bag sums of a forest."""
+        bag = cast(ForestTarget, self.target).out_of_bag
+        assert bag is not None
+        return m.Votes(bag.sum, bag.count, bag.exponent)
 
     def _begin_epoch(self, fit: str, epoch: int) -> bool:
         """Begin an epoch; return whether it continues the current fit."""
@@ -115,16 +167,9 @@ class Shard(FitShard):
 
     Attributes
     ----------
-    target : ForestTarget or BoostingTarget
-        The values on which the trees of the current fit are split.
     trees : list of TreeState
         The trees that grow side by side, by index.
-    shards : Shards
-        The properties of all shards in the current fit.
     """
-
-    shards: Shards
-    begins = m.Open
 
     def __init__(
         self,
@@ -184,29 +229,6 @@ class Shard(FitShard):
         self._end_threads()
         super().close()
 
-    def _carry_out(self, message: m.Message) -> Steps[Any]:
-        match message:
-            case m.Open():
-                return (yield from self._open(message))
-            case m.Replay():
-                return (yield from self.replay_tree(message.tree, message.place))
-            case m.GrowTree():
-                tree, losses = (yield from self._boost(message.tree, message.output, message.learning_rate)), None
-                if message.score:
-                    share = shares_of(self.shards.n_rows, self.shards.n_shards)[self.shards.shard]
-                    losses = cast(BoostingTarget, self.target).losses(*share)
-                return self._reply([tree], losses)
-            case m.GrowTrees():
-                return self._reply((yield from self._grow_trees(message.first, message.last)))
-            case m.AddVotes():
-                return (yield from self._add_votes(message.first, message.first + len(message.trees)))
-            case m.CountVotes():
-                return self.count_votes()
-        raise TypeError(f"a shard of columns does not know messages of type {type(message).__name__}")
-
-    def _reply(self, trees: list[Tree], losses: m.Losses | None = None) -> m.Grown:
-        return m.Grown([] if self.shards.shard else trees, checksum(trees), losses)
-
     def _open(self, message: m.Open) -> Steps[m.Opened]:
         """Open a fit, or continue it in a new epoch: shards that lack some of its trees take over the state of a shard that has them.
 
@@ -237,17 +259,12 @@ class Shard(FitShard):
             self._n_finished = reached
         return m.Opened(reached, self.initial)
 
-    @property
-    def initial(self) -> NDArray[np.float64]:
-        """The initial raw prediction of boosting, shape (K,); empty for forests."""
-        return self.target.initial if isinstance(self.target, BoostingTarget) else np.empty(0)
-
     def begin(self, shards: Shards, initial: NDArray[np.float64] | None, n_whole: int = 1) -> None:
         """Begin a fit; if this shard has all columns, ``n_whole`` trees grow at a time, each with threads of its own."""
         target, weight = self._table
         self.shards, self._n_finished, plan = shards, 0, shards.plan
         if isinstance(plan, BoostingPlan):
-            self.target: ForestTarget | BoostingTarget = BoostingTarget.of_table(plan, target, weight, initial, self._threads)
+            self.target = BoostingTarget.of_table(plan, target, weight, initial, self._threads)
         else:
             self.target = ForestTarget.of_table(plan, target, weight)
         self._make_trees(n_whole)
@@ -257,10 +274,11 @@ class Shard(FitShard):
         yield from replay_steps(self.shards, self.trees[0], tree, place)
         self._n_finished += 1
 
-    def _boost(self, number: int, output: int, learning_rate: float) -> Steps[Tree]:
-        """Grow a tree of boosting, and add its values to the predictions."""
-        about = self.shards, self.trees[0], number, output, learning_rate
-        return self.add_boosted(grow_alone(*about) if self.shards.n_shards == 1 else (yield from tree_steps(*about)), output)
+    def _boost(self, message: m.GrowTree) -> Steps[tuple[Tree, m.Losses | None]]:
+        shards, rows, output = self.shards, self.trees[0], message.output
+        about = shards, rows, message.tree, output, message.learning_rate
+        tree = self.add_boosted(grow_alone(*about) if shards.n_shards == 1 else (yield from tree_steps(*about)), output)
+        return tree, rows.boosting.losses(*shares_of(shards.n_rows, shards.n_shards)[shards.shard]) if message.score else None
 
     def add_boosted(self, grown: GrownTree, output: int) -> Tree:
         """Add the values of a tree just grown to the predictions; return the tree."""
@@ -285,14 +303,7 @@ class Shard(FitShard):
             cast(ForestTarget, self.target).add_votes(rows.rows.rows, *votes)
             self._n_finished += 1
 
-    def count_votes(self) -> m.Votes:
-        """Return the out-of-bag sums of a forest."""
-        bag = cast(ForestTarget, self.target).out_of_bag
-        assert bag is not None
-        return m.Votes(bag.sum, bag.count, bag.exponent)
-
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
-        """Grow trees of a forest side by side, together with all other shards."""
         self._closings = {}
         programs = {index: self._by_turns(index, self.grow_of_forest(number, index)) for index, number in enumerate(range(first, last))}
         trees: list[Tree] = yield from side_by_side(programs, share=self._share)
@@ -316,8 +327,9 @@ class Shard(FitShard):
                 self._free.append(workspace)
             sent = yield step
 
-    def _add_votes(self, first: int, last: int) -> Steps[None]:
+    def _add_votes(self, first: int, trees: Sequence[Tree]) -> Steps[None]:
         """Close trees: those grown last, or, after all shards were lost, trees that are grown again."""
+        last = first + len(trees)
         for number in range(first, last):
             if number not in self._closings:
                 yield from self._grow_trees(number, min(number + self.shards.n_side_by_side, last))

@@ -52,6 +52,15 @@ class Task(NamedTuple):
     stops : NodeLimits
     keys : tuple of uint64
         Keys of the tree's streams of node columns and random thresholds.
+    block_rows : int
+        Nodes of up to this many in-sample rows are finished in the block.
+    sum_slots : SumSlots or None
+        If present, larger nodes are searched by zone sums that they inherit. None if the table is sparse.
+    budget : LeafBudget
+    methods : ndarray of int64
+        The addresses of the methods in :mod:`dtrees.split.grow.by_criterion`.
+    is_plain : bool
+        Whether nodes of few rows are searched like larger ones, which takes fewer kernels.
     pool : ndarray of int32
         The tree's columns.
     scratch : Scratch
@@ -61,20 +70,11 @@ class Task(NamedTuple):
         A buffer for one bit for each row.
     block : Block or None
         None if the table is sparse.
-    block_rows : int
-        Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
-    sum_slots : SumSlots or None
-        If present, larger nodes are searched by zone sums that they inherit. None if the table is sparse.
-    budget : LeafBudget
-    methods : ndarray of int64
-        The addresses of the methods in :mod:`dtrees.split.grow.by_criterion`.
     weight : tuple of int
         Start and stop of the sums of a node that add up to its weight.
     has_words : bool
         Whether words of constraints follow the sums of a node.
-    is_plain : bool
-        Whether nodes of few rows are searched like larger ones, which takes fewer kernels.
     buffer : CellBuffer or None
         For finding stored cells, if the table is sparse.
     """
@@ -85,19 +85,19 @@ class Task(NamedTuple):
     limits: Hidden
     stops: NodeLimits
     keys: tuple[np.uint64, np.uint64]
+    block_rows: int
+    sum_slots: SumSlots | None
+    budget: LeafBudget
+    methods: NDArray[np.int64]
+    is_plain: bool
     pool: NDArray[np.int32]
     scratch: Scratch
     best: Candidates
     bits: NDArray[np.uint8]
     block: Block | None
-    block_rows: int
     stack: Stack
-    sum_slots: SumSlots | None
-    budget: LeafBudget
-    methods: NDArray[np.int64]
     weight: tuple[int, int]
     has_words: bool
-    is_plain: bool = False
     buffer: CellBuffer | None = None
 
 

@@ -261,7 +261,7 @@ def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_classes: int) ->
     problem = (forest("gini", n_classes, n_draws=n_rows) if n_classes else forest(n_draws=n_rows)).problem(n_rows)
     executor = problem.rows(spread(n_rows, 2, [n_rows // 2]))
     problem.grow_on(executor, 2, 2)
-    first, other = executor.shards[0]._tree_rows
+    first, other = executor.shards[0].trees
     own = {id(array): array.nbytes for array in _arrays(other, 4)}
     shared = {id(array) for array in _arrays(first, 4)}
     n_bytes = sum(size for which, size in own.items() if which not in shared)

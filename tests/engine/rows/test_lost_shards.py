@@ -26,7 +26,7 @@ CASES: dict[str, Case] = {
 }
 
 #: Messages and steps that occur less than five times.
-ONCE_IN_BOOSTING = ["Introduce", "Open", "Replay", "GrowTree", "targets", "before targets", "held out"]
+ONCE_IN_BOOSTING = ["Open", "Replay", "GrowTree", "targets", "before targets", "held out"]
 IN_BOOSTING = [
     "derived", "level", "subtrees", "before derived", "before level", "before subtrees", "sums",
     "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "delegated", "before delegated", "losses",
@@ -34,7 +34,7 @@ IN_BOOSTING = [
     "picked of batch 1", "before picked of batch 2",
 ]  # fmt: skip
 BY_ORDER = ["quantiles", "weights of leaves", "deviations", "counts", "bins", "rest", "GrowTree"]
-ONCE_IN_FORESTS = ["Introduce", "Open", "GrowTrees", "AddVotes", "CountVotes"]
+ONCE_IN_FORESTS = ["Open", "GrowTrees", "AddVotes", "CountVotes"]
 IN_FORESTS = [
     "drawn", "level", "subtrees", "means", "targets", "before targets", "held out", "sums", "before sums", "bars",
     "flags", "picked", "delegated", "before delegated", "leaves", "before leaves",

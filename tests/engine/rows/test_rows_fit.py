@@ -14,12 +14,11 @@ from benchmarks.local_rows import LocalRowsExecutor, PayloadsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.wants import ALL_ROWS, ROUNDS, of_criterion, of_loss
 from dtrees.engine.protocol import exchange
+from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import StaleMessage
 from dtrees.engine.rows import flagged_rows, levels, rows_in_tree
-from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.searcher import Searcher
-from dtrees.engine.rows.zone_edges import merge_sketches, sketch_columns
 from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.policy import flagged_bytes
@@ -100,20 +99,18 @@ def test_payloads_that_nobody_sends_are_named() -> None:
     problem = boosting().problem(50)
     executor = problem.rows([[(0, 30)], [(30, 50)]], kind=LocalRowsExecutor)
     shard, plan = executor.shards[0], problem.plan
-    executor.send({i: m.Introduce("fit", 0, i, 2, plan, 0, False) for i in range(2)})
-    edges = merge_sketches([sketch_columns(one._columns) for one in executor.shards]).of_categories(np.zeros(7, np.int64))
-    about = edges, [np.array([[0, 30]]), np.array([[30, 50]])]
-    step = next(executor.shards[1].program(m.Open("fit", 0, *about)))
+    opened = [m.Open("fit", 1, shard, 2, plan, None) for shard in range(2)]
+    step = next(executor.shards[1].program(opened[1]))
     assert list(step.payloads) == [0]
     with pytest.raises(PayloadsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
-        executor.send({0: m.Open("fit", 0, *about)})
+        executor.send({0: opened[0]})
     with pytest.raises(StaleMessage):
-        executor.send({0: m.Open("fit", 1, *about)})
-    shard.mailbox.put(step.payloads[0]._replace(epoch=-1))  # of an earlier epoch: dropped
+        executor.send({0: replace(opened[0], epoch=0)})
+    shard.mailbox.put(step.payloads[0]._replace(epoch=0))  # of an earlier epoch: dropped
     with pytest.raises(PayloadsMissing):
-        executor.send({0: m.Open("fit", 0, *about)})
+        executor.send({0: opened[0]})
     shard.mailbox.put(step.payloads[0])
-    assert executor.send({0: m.Open("fit", 0, *about)})[0].initial.shape == (1,)
+    assert executor.send({0: opened[0]})[0].initial.shape == (1,)
     executor.close()
 
 

@@ -391,7 +391,7 @@ class BoostingTarget:
             undrawn = weight_of(self.raw.shape[1], self.weight, self.undrawn)
             weights = np.append(weights, np.full(len(by_part) - 2, undrawn))
         score = None
-        if self.plan.scoring is not None and last == self.raw.shape[1]:
+        if self.plan.scoring is not None and first == 0:
             weight = None if self.weight is None else self.weight[self.scored]
             score = self.plan.scoring.score(self.target[..., self.scored], self.raw[:, self.scored], weight)
         return Losses(sums_by_block(by_part), weights, score)
