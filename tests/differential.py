@@ -108,7 +108,7 @@ def _over_shards(rows: bool, case: Case) -> Iterator[None]:
         patch.setattr(Backend, "grow_forest", grow_forest)
         patch.setattr(Backend, "boost", boosted)
         patch.setattr("dtrees.engine.rows.tree.SENT_ROWS", case.n_rows // 10)
-        patch.setattr("dtrees.engine.rows.row_shard.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
+        patch.setattr("dtrees.engine.rows.tree.rows_to_send", lambda plan, n_rows, n_shards: n_rows // 10)
         yield
 
 

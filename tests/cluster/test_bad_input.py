@@ -210,7 +210,7 @@ def broken_on_one_worker(client: Client, where: str) -> Iterator[str]:
         ("dtrees.engine.shard.targets.forest_target.ForestTarget.start", forest, "sharded"),
         ("dtrees.engine.shard.tree_state.TreeState.share_rows", forest, "sharded"),
         ("dtrees.engine.shard.tree_state.TreeState.grow_delegated", forest, "sharded"),
-        ("dtrees.engine.shard.tree_state.measure_leaves", forest, "sharded"),
+        ("dtrees.engine.shard.tree.measure_leaves", forest, "sharded"),
         ("dtrees.split.table.columns.Assembly.finished", boosting, "sharded"),
     ],
 )

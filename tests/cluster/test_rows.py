@@ -50,7 +50,7 @@ def by_rows() -> Iterator[None]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small nodes are few: most nodes are grown by all shards together; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.row_shard.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.tree.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
     monkeypatch.setattr("dtrees.engine.rows.searcher.FEWEST_FINER_PARTS", 1)
 
@@ -307,7 +307,7 @@ def _open_files(dask_worker: Any) -> int:
 @pytest.mark.usefixtures("_on_disk")
 @pytest.mark.parametrize("name", [SETS, BY_ORDER, "forest", "forest of classes"])
 def test_cells_on_disk_of_five_workers(five_threads: Client, few_rows: None, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("dtrees.engine.rows.passes.DISK_BYTES", 1024)
+    monkeypatch.setattr("dtrees.engine.shard.passes.DISK_BYTES", 1024)
     check(fit(name), name)
 
 

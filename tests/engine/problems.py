@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult, Rules
-from dtrees.engine.rows import flagged_rows, levels, passes, rows_in_tree, searcher
+from dtrees.engine.rows import flagged_rows, levels, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import LastingForest
 from dtrees.engine.run.local_executor import grow_forest
+from dtrees.engine.shard import passes
 from dtrees.ensemble.objective.classification import Exponential, log_loss_for
 from dtrees.ensemble.objective.loss import SeveralTargets
 from dtrees.ensemble.objective.ranking import LambdaRank
@@ -298,8 +299,7 @@ def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int] =
 def send_rows(patch: pytest.MonkeyPatch, n_rows: int) -> None:
     """Send nodes of up to ``n_rows`` rows to one shard, which grows their subtrees."""
     patch.setattr(rows_tree, "SENT_ROWS", n_rows)
-    for module in ("row_shard", "forest_trees"):
-        patch.setattr(f"dtrees.engine.rows.{module}.rows_to_send", lambda plan, n, n_shards: n_rows)
+    patch.setattr(rows_tree, "rows_to_send", lambda plan, n, n_shards: n_rows)
 
 
 def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed: bool = True, batch_bytes: int = 1000) -> None:

@@ -20,6 +20,8 @@ from dtrees.split.node.records import leaf_means
 from dtrees.split.search.deviations import node_quantiles
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
+_FIELDS = ("left", np.int32), ("right", np.int32), ("start", np.int64), ("in_stop", np.int64)
+
 
 def measure_leaves(
     rows: RowPartition, labels: NDArray[Any], criterion: Criterion, start: NDArray[np.int64], stop: NDArray[np.int64], threads: Threads
@@ -44,27 +46,21 @@ def measure_leaves(
 
 
 def measure_nodes(
-    rows: RowPartition,
-    labels: NDArray[Any],
-    targets: NDArray[np.int64] | None,
-    criterion: Criterion,
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    start: NDArray[np.int64],
-    in_stop: NDArray[np.int64],
+    rows: RowPartition, labels: NDArray[Any], targets: NDArray[np.int64] | None, criterion: Criterion, records: NDArray[Any]
 ) -> Measured:
     """Return the target quantile of each node of a tree in preorder, and the weighted sum of deviations from it.
 
-    ``left`` and ``right`` are the numbers of the children, -1 for leaves; ``start`` and ``in_stop`` are read for leaves only. ``targets``
-    has the rank of each target value, shape (n_rows, n_targets), for multi-output targets; the deviations are then means over targets.
+    ``records`` are those of the nodes. ``targets`` has the rank of each target value, shape (n_rows, n_targets), for multi-output targets;
+    the deviations are then means over targets.
     """
     if targets is not None:
         by_target = []
         for t in range(targets.shape[1]):
             numbered = rows._replace(g=np.ascontiguousarray(targets[rows.rows, t]))
-            by_target.append(measure_nodes(numbered, labels[:, t], None, criterion, left, right, start, in_stop))
+            by_target.append(measure_nodes(numbered, labels[:, t], None, criterion, records))
         return _together(by_target)
-    n, value = start.shape[0], criterion.for_kernels(0, 0.0)
+    n, value = records.shape[0], criterion.for_kernels(0, 0.0)
+    left, right, start, in_stop = (records[name].astype(kind) for name, kind in _FIELDS)
     quantile, spread = np.empty(n), np.empty(n)
     node_quantiles(value, rows, labels, left, right, start, in_stop, quantile, spread)
     return Measured(quantile, spread)

@@ -97,33 +97,20 @@ class CategorySplits(NamedTuple):
 
 def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
     """Return the splits on categorical columns among given nodes."""
-    empty, most = np.empty, records.shape[0] // 2
-    splits = CategorySplits(empty(most, _I8), empty(most, _I4), empty(most), empty(most, _I8), empty(most, _I8))
     is_categorical = _flags(rules.categorical)
-    n = bind(_list_splits, records, is_categorical, splits)(records, is_categorical, splits)
-    return CategorySplits(splits.node[:n], splits.column[:n], splits.number[:n], splits.start[:n], splits.stop[:n])
+    node = np.flatnonzero(is_categorical[np.minimum(records["column"], is_categorical.shape[0] - 1)])
+    splits = records[node]
+    left = records[splits["left"]]
+    column, number, start, stop = splits["column"], splits["threshold"], left["start"], left["stop"]
+    return CategorySplits(node, column.copy(), number.copy(), start.astype(_I8), stop.astype(_I8))
 
 
 @cache
 def _flags(columns: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return an array that is True at the given column numbers; it ends after the largest of them."""
-    flags = np.zeros(max(columns) + 1, np.bool_)
+    """Return an array that is True at the given column numbers; its last element is False, for leaves and all higher numbers."""
+    flags = np.zeros(max(columns) + 2, np.bool_)
     flags[list(columns)] = True
     return flags
-
-
-@kernel
-def _list_splits(records, is_categorical, splits):  # type: ignore[no-untyped-def]
-    node, column, number, start, stop = splits
-    n = 0
-    for i in range(records.shape[0]):
-        split = records[i]
-        if 0 <= split.column < is_categorical.shape[0] and is_categorical[split.column]:
-            left = records[split.left]
-            node[n], column[n], number[n] = i, split.column, split.threshold
-            start[n], stop[n] = left.start, left.stop
-            n += 1
-    return n
 
 
 @kernel

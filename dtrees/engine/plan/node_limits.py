@@ -88,26 +88,6 @@ def _constrained(rules: Rules, criterion: Any) -> Any:
     return kind(criterion, constraints)
 
 
-class Targets(NamedTuple):
-    """Multi-output targets, as used by the current tree.
-
-    Attributes
-    ----------
-    classes : tuple of int
-        See ``targets`` of :class:`~dtrees.engine.plan.plans.ForestPlan`.
-    rows : ndarray of int64, shape (n_rows, n_targets)
-        See :func:`~dtrees.split.criteria.several.value_for_targets`.
-    """
-
-    classes: tuple[int, ...]
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def unseen(cls, classes: tuple[int, ...]) -> Targets | None:
-        """Return targets without rows, for uses that read no rows; None if there is one target."""
-        return cls(classes, np.empty((0, len(classes)), np.int64)) if classes else None
-
-
 def squares_of(rules: Rules, a: NDArray[np.int64]) -> int:
     """Return the sum of squares of the targets of the rows in sample (:func:`~dtrees.split.numbers.fixed_point.add_up_squares`).
 
@@ -190,19 +170,9 @@ class StoredSums(NamedTuple):
         """The largest number of elements of a category in lists of sums."""
         return max(1, self.n_numbers)
 
-    def limits(
-        self,
-        rules: Rules,
-        sums: NDArray[np.int64],
-        exponents: tuple[int, int],
-        slope: float = 0.0,
-        noise: float = 0.0,
-        ids: NDArray[np.int32] | None = None,
-        rows: NDArray[np.int64] | None = None,
-    ) -> tuple[SplitLimits, NodeLimits]:
-        """Return the limits of one tree (:class:`LimitsOfFit`); ``rows`` are the multi-output targets, for callers that read rows."""
-        targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
-        return LimitsOfFit(rules, self.n_classes, ids).of_tree(sums, exponents, 0.0 if self.targets else slope, targets, noise)
+    def limits(self, rules: Rules, ids: NDArray[np.int32] | None = None) -> LimitsOfFit:
+        """Return the limits of trees whose nodes have these sums; ``ids`` are as for :class:`LimitsOfFit`."""
+        return LimitsOfFit(rules, self.n_classes, ids, self.targets)
 
 
 class LimitsOfFit:
@@ -214,10 +184,12 @@ class LimitsOfFit:
     n_classes : int
     ids : ndarray of int32, optional
         The numbers of the columns to be searched. Callers that search no columns omit them.
+    targets : tuple of int
+        See :class:`~dtrees.engine.plan.plans.ForestPlan`.
     """
 
-    def __init__(self, rules: Rules, n_classes: int, ids: NDArray[np.int32] | None = None) -> None:
-        self._rules, self._n_classes, self._ids = rules, n_classes, ids if rules.categorical else None
+    def __init__(self, rules: Rules, n_classes: int, ids: NDArray[np.int32] | None = None, targets: tuple[int, ...] = ()) -> None:
+        self._rules, self._n_classes, self._ids, self._targets = rules, n_classes, ids if rules.categorical else None, targets
         self._criterion = criterion = criterion_of(rules)
         self._thresholds = RandomThreshold() if rules.random_splits else BestThreshold()
         # As in scikit-learn, a gain that is below the minimum only by a rounding error counts.
@@ -246,17 +218,31 @@ class LimitsOfFit:
         self._categories = NO_CATEGORIES if self._ids is None else categories_of(rules, self._ids, smooth)
 
     def of_tree(
-        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, targets: Targets | None = None, noise: float = 0.0
+        self,
+        sums: NDArray[np.int64],
+        exponents: tuple[int, int],
+        slope: float = 0.0,
+        noise: float = 0.0,
+        rows: NDArray[np.int64] | None = None,
     ) -> tuple[SplitLimits, NodeLimits]:
         """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
 
-        ``slope`` is the largest abs(a) / b of its rows, ``targets`` are multi-output targets, ``noise`` is the result of :func:`noise_of`.
+        Parameters
+        ----------
+        sums : ndarray of int64
+        exponents : tuple of int
+        slope : float
+            The largest abs(a) / b of its rows.
+        noise : float
+            The result of :func:`noise_of`.
+        rows : ndarray of int64, shape (n_rows, n_targets), optional
+            Multi-output targets (:func:`~dtrees.split.criteria.several.value_for_targets`), for callers that read rows.
         """
-        rules, n_classes = self._rules, self._n_classes
+        rules, n_classes, targets = self._rules, self._n_classes, self._targets
         if exponents != self._exponents:
             self._scale(exponents)
-        if targets is not None and self._criterion.by_sums:
-            root_weight = int(sums[n_classes or len(targets.classes)])
+        if targets and self._criterion.by_sums:
+            root_weight = int(sums[n_classes or len(targets)])
         else:
             root_weight = int(sums[:n_classes].sum()) if n_classes > 2 else int(sums[1])
         min_weight = self._least
@@ -265,6 +251,10 @@ class LimitsOfFit:
         min_gain = self._min_decrease * math.ldexp(root_weight, -exponents[1])
         if rules.min_split_gain:
             min_gain = max(min_gain, rules.min_split_gain)
+        value, noise = self._value, rules.chance * noise
+        if targets:  # for which noise is not estimated
+            rows = np.empty((0, len(targets)), np.int64) if rows is None else rows
+            value, slope, noise = _constrained(rules, value_for_targets(self._criterion, targets, rows)), 0.0, 0.0
         limits = SplitLimits(
             self._thresholds,
             slope,
@@ -272,8 +262,8 @@ class LimitsOfFit:
             min_weight,
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
-            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
-            rules.chance * noise if targets is None else 0.0,  # for multi-output targets, noise is not estimated
+            value,
+            noise,
         )
         of_both = min(2 * min_weight, _MOST_WEIGHT)
         if self._stops.min_weight != of_both:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import plain
 from dtrees.split.grow.best_first import in_preorder
 from dtrees.split.node.records import NODE, Nodes
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.compact import add_up
 
 
@@ -124,3 +125,14 @@ class PackedNodes(NamedTuple):
         records["start"] = self.start + np.cumsum(of_leaves) - of_leaves
         records["in_stop"], records["stop"] = records["start"] + totals[:, 0], records["start"] + n_rows
         return Nodes(records, np.ascontiguousarray(totals[:, 2:]))
+
+
+class DelegatedNodes(NamedTuple):
+    """Subtrees; for each, its rows out of sample, leaf by leaf (only if they are needed), and its sets of categories."""
+
+    subtrees: list[PackedNodes]
+    outside: list[NDArray[np.uint32]]
+    sets: list[CategorySets]
+
+
+NO_SUBTREES = DelegatedNodes([], [], [])

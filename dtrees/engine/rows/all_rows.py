@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
-from dtrees.engine.plan.plans import Loss, Scoring
 from dtrees.engine.protocol.exchange import Arrays
 
 #: The first row of each range and the row after its last: an array of shape (n, 2), or pairs.
@@ -66,27 +65,18 @@ class AllRows:
         rows: Sequence[NDArray[np.int64]],
         some: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._target, self._weight, self._places = target, weight, list(rows)
+        self.target, self.weight, self.places = target, weight, list(rows)
         if some is not None:
-            self._target, self._weight = target[..., some], None if weight is None else weight[some]
+            self.target, self.weight = target[..., some], None if weight is None else weight[some]
             place = np.cumsum(some) - 1
-            self._places = [place[mine[some[mine]]] for mine in rows]
+            self.places = [place[mine[some[mine]]] for mine in rows]
 
-    def _together(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
+    def together(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
         """Combine the raw predictions that the shards sent for their own rows; shape (K, n)."""
-        raw = np.empty((sent[0][0].shape[0], self._target.shape[-1]))
-        for places, (own,) in zip(self._places, sent, strict=True):
+        raw = np.empty((sent[0][0].shape[0], self.target.shape[-1]))
+        for places, (own,) in zip(self.places, sent, strict=True):
             raw[:, places] = own
         return raw
-
-    def score(self, scoring: Scoring, sent: Sequence[Arrays]) -> float:
-        """Return the score of the raw predictions of all shards."""
-        return scoring.score(self._target, self._together(sent), self._weight)
-
-    def losses_of_round(self, loss: Loss, sent: Sequence[Arrays]) -> list[Loss]:
-        """Return, for the rows of each shard, the loss of the round that starts from these raw predictions, computed from all rows."""
-        of_round = loss.for_round(self._target, self._together(sent), self._weight)
-        return [of_round.of_rows(places) for places in self._places]
 
 
 class BlockLosses(NamedTuple):
@@ -139,3 +129,17 @@ def sum_chunks(chunks: Iterable[Chunk]) -> tuple[list[int], list[NDArray[np.floa
     for first, chunk in sorted(chunks, key=lambda one: one[0]):
         by_block.setdefault(first // BLOCK_ROWS, []).append(chunk)
     return list(by_block), [sums_by_block(list(np.concatenate(some, axis=1)))[0] for some in by_block.values()]
+
+
+def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have a constant target over the rows of all shards, given the results of each shard.
+
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
+    """
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found

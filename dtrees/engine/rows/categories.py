@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
-from dtrees.engine.rows.passes import share_by_column
+from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.rows.steps import FindBars, Scanned
+from dtrees.engine.shard.node_search import NodeTable
+from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import limits_for_thread
@@ -36,8 +38,9 @@ from dtrees.split.zones.over_shards.categories import (
     settle_lists,
     sum_by_category,
 )
-from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, mark_by_words
 from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.tree import Tree
 
 #: Number of rows that are looked up at a time.
 _ROWS_AT_A_TIME = 1 << 16
@@ -107,14 +110,7 @@ class CategoryRows:
         self._dealt = [self._place_of[pool[places]] for places in dealt]
         return dealt
 
-    def sum(
-        self,
-        node: NDArray[np.int64],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        partition: RowPartition,
-        targets: NDArray[np.int64],
-    ) -> list[Arrays]:
+    def sum(self, node: NDArray[np.int64], nodes: NodeTable, partition: RowPartition, targets: NDArray[np.int64]) -> list[Arrays]:
         """Return the sums of nodes by category, for each searcher: the number of elements of each node in each column, then the elements.
 
         ``targets`` has the summands of all rows for multi-output targets; shape (0, 0) for one target.
@@ -123,7 +119,7 @@ class CategoryRows:
         ends = np.cumsum([n * mine.shape[0] for mine in self._dealt])
         column = np.concatenate([np.tile(mine, n) for mine in self._dealt])
         which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
-        first, last = start[node][which], stop[node][which]
+        first, last = nodes.start[node][which], nodes.stop[node][which]
         per_category, n_classes, per_row = self._stored.per_category, self._stored.n_classes, max(1, targets.shape[1])
         offsets = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
         lists = make_lists(offsets, partition.h.shape[0] > 0)
@@ -145,48 +141,29 @@ class CategoryRows:
             sent.append((counts, lists.code[at], lists.n[at], lists.g[at], lists.h[at] if lists.h.shape[0] else lists.h))
         return sent
 
-    def mark(
-        self,
-        sets: CategorySets,
-        column: NDArray[np.int32],
-        missing_left: NDArray[np.bool_],
-        rows: NDArray[np.uint32],
-        places: tuple[NDArray[np.int64], NDArray[np.int64]],
-        bits: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
-    ) -> None:
-        """Set the bits of the rows that splits with a set send left; ``places`` are where the rows of all nodes lie."""
-        start, stop = places
+    def mark(self, sets: CategorySets, splits: Splits, rows: NDArray[np.uint32], nodes: NodeTable, marks: RouteBits) -> None:
+        """Set the bits of the rows that splits with a set send left."""
+        start, stop, (bits, offsets) = nodes.start[splits.node], nodes.stop[splits.node], marks
         step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
         sizes = np.diff(offsets).tolist()
         chunks = [
             (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
         ]
-        tasks, of_split = np.array(chunks, np.int64).reshape(-1, 4), self._place_of[column]
+        tasks, of_split = np.array(chunks, np.int64).reshape(-1, 4), self._place_of[splits.column]
         codes, missing = self._codes, self._missing
         side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
-        splits = SplitsBySets(sets.offset, sets.words, of_split, missing_left, start, stop, offsets)
+        by_set = SplitsBySets(sets.offset, sets.words, of_split, splits.missing_left, start, stop, offsets)
         share_by_column(
             self._threads, codes, of_split[tasks[:, 1]],
-            lambda queue, thread, own: mark_by_words(queue, own, splits, codes, missing, rows, side[thread], bits),
+            lambda queue, thread, own: mark_by_words(queue, own, by_set, codes, missing, rows, side[thread], bits),
             [tasks], most=1 + int((stop - start).sum()) // THREAD_ROWS,
         )  # fmt: skip
 
-    def walk(
-        self,
-        tree: WalkedTree,
-        sets: CategorySets,
-        chunks: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        total: NDArray[np.float64],
-    ) -> None:
-        """Look up rows in a tree with sets of categories, and add its values to their predictions."""
-        columns, missing = self._columns.codes, np.diff(self._columns.offsets)
-        set_of = np.full(tree.left.shape[0], -1, np.int64)
+    def of_tree(self, tree: Tree) -> SetsOfTree:
+        """Return the sets of a finished tree, and the categories of the shard's rows."""
+        sets, set_of = tree.categories, np.full(tree.node_count, -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
-        of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
-        self._threads.share(chunks.shape[0], lambda queue, _: walk_rows(queue, chunks, columns, missing, tree, of_tree, rows, total))
-        forget(self._codes)
+        return SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
 
 
 class CategorySearch:
@@ -234,7 +211,7 @@ class CategorySearch:
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = self._stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, ids=self._ids)
+        self._limits, _ = self._stored.limits(rules, self._ids).of_tree(root.sums, root.exponents, root.slope, root.noise)
         self._settle(sent)
         return self._search(message.drawn)
 

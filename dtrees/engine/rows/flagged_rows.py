@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.protocol.exchange import Arrays
-from dtrees.engine.rows.passes import by_column, take_tasks
 from dtrees.engine.rows.searcher import NumberBuffer, Wanted
 from dtrees.engine.rows.zone_edges import Edges
+from dtrees.engine.shard.passes import by_column, take_tasks
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
@@ -91,13 +91,18 @@ class FlaggedRows:
     threads : Threads
     stored : StoredSums
         Which sums are stored.
+
+    Attributes
+    ----------
+    listed : _Listed
+        The rows listed by part.
     """
 
     def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, stored: StoredSums) -> None:
         self._stored = stored
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = zone_map.shift
-        self._listed = _Listed(zone_map.part, zone_map.n_zones << zone_map.fold, threads)
+        self.listed = _Listed(zone_map.part, zone_map.n_zones << zone_map.fold, threads)
         self._scratch: list[Scratch] = []
         self._begin()
 
@@ -111,10 +116,6 @@ class FlaggedRows:
         other = copy.copy(self)
         other._begin()
         return other
-
-    def rows_moved(self) -> None:
-        """Note that the places of the tree's rows have changed."""
-        self._listed.rows_moved()
 
     def use_columns(self, zone_map: ZoneMap, pool: NDArray[np.int32]) -> None:
         """Use the columns of a new tree, and their zone map."""
@@ -163,7 +164,7 @@ class FlaggedRows:
 
     def _of_shard(self, rows: RowPartition, targets: NDArray[np.int64], sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
         """Return rows as kernels take them; ``sizes`` and ``share`` are as for :meth:`_Listed.lists`."""
-        lists = NO_LISTS if self._stored.n_numbers else self._listed.lists(self, rows, sizes, share)
+        lists = NO_LISTS if self._stored.n_numbers else self.listed.lists(self, rows, sizes, share)
         return ShardRows(self._columns, self._zone_map, lists, rows, targets, self._stored.n_classes)
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, targets: NDArray[np.int64]) -> dict[int, Arrays]:

@@ -4,12 +4,13 @@ Every shard is the searcher of some columns. The names of payloads are: "sums" o
 searchers, to all shards; "flags" (the parts that may hold a better split), to all; "finer sums" and "finer flags" of parts with many rows;
 and "picked", the rows in these parts, to searchers. The steps from "finer sums" to "picked" are repeated for each further batch of flagged
 rows, with the number of the batch in the name. "further columns" is the result of a search in further columns, sent to all.
+
+For random thresholds, "ends" of columns and "sides" of thresholds replace those from "bars" to "picked".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows import steps as s
+from dtrees.engine.rows.all_rows import pure_in_all
+from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.shard.grower import Grower
@@ -37,36 +40,13 @@ _NOTHING = np.empty(0, np.int64)
 Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
 
-class RowsGrower(Grower):
-    """A grower that receives thresholds after the splits, as they depend on the rows of all shards."""
-
-    def settle(self, nodes: NDArray[np.int64], thresholds: NDArray[np.float64]) -> None:
-        """Write the thresholds of nodes that have been split."""
-        self._records["threshold"][nodes] = thresholds
-
-    def lay_out(self, splits: Splits) -> None:
-        """Note the places that the rows of children would have in the row partition of the whole table."""
-        middle = self.places(splits.node)[0] + splits.n_left
-        self.table.divide(splits.node, splits.left, middle, middle)
-
-    def about(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of rows, the sums and the depths of nodes."""
-        start, stop, _ = self.places(nodes)
-        return stop - start, self.table.sums[nodes], self.table.depth[nodes]
-
-    @property
-    def n_nodes(self) -> int:
-        """The number of nodes, excluding those that a single shard has grown."""
-        return self._n
-
-
 class Columns:
     """The columns in which nodes, identified by their paths, are searched, in the order in which they are drawn for each."""
 
-    def __init__(self, shards: Shards, tree: int, paths: Sequence[Any]) -> None:
+    def __init__(self, shards: Shards, tree: int, paths: NDArray[np.uint64]) -> None:
         rules, seed = shards.plan.rules, hashing.as_seed(shards.plan.seed)
         n, k = shards.n_columns, rules.columns_per_tree
-        self.n_drawn, self.n_columns, self.paths = min(rules.max_features, k), k, np.array(paths, np.uint64)
+        self.n_drawn, self.n_columns, self.paths = min(rules.max_features, k), k, paths
         self.order = np.empty((0, 0), np.int64)
         if self.n_drawn < k:
             pool = hashing.tree_columns(seed, tree, n, k) if k < n else np.arange(n, dtype=np.int32)
@@ -117,7 +97,7 @@ class Levels:
         self._grain = {0: self._grain_for(n_rows)}
         self._note([(0, -1, -1, 0)], [(0, self._grain[0])], 1)
 
-    def plan(self, grower: RowsGrower, splits: Splits) -> None:
+    def plan(self, grower: Grower, splits: Splits) -> None:
         """Schedule the sums of the children of new splits: only of the smaller child, as the sums of the larger one follow by subtraction.
 
         Both are summed if finer parts are wanted than those of their parent.
@@ -148,7 +128,7 @@ class Levels:
         self.summed = s.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         self._tasks, self._n_slots = np.array(tasks, np.int64).reshape(-1, 4), n_slots
 
-    def open(self, grower: RowsGrower, root: Root, columns: Columns) -> None:
+    def open(self, grower: Grower, root: Root, columns: Columns) -> None:
         """Begin the search of the nodes whose sums were scheduled."""
         nodes, self._columns = grower.to_search, columns
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
@@ -161,9 +141,12 @@ class Levels:
 
         Also return the number of rows that were scanned, and which nodes are leaves because their target is constant.
         """
-        every = yield self.shards.to_all("bars", (self.rows.find_bars(self._searched, sent),))
+        own = self.rows.find_bars(self._searched, sent), *self.rows.find_pure(self._searched.node)
+        every = yield self.shards.to_all("bars", own)
         bars = np.max([one[0] for one in every], axis=0)
-        return (*(yield from self._scan(bars, self._searched.drawn)), _NOTHING)
+        pure = np.flatnonzero(pure_in_all([one[1] for one in every], [one[2] for one in every]))
+        bars[pure] = np.inf
+        return (*(yield from self._scan(bars, self._searched.drawn)), pure)
 
     def _scan(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[s.Scanned, int]]:
         """Find the best splits of nodes, given their sums and bars; also return the number of rows that were scanned."""
@@ -230,3 +213,40 @@ class Levels:
             above[mine] = one.above[mine]
             words.update((i, some) for i, some in words_of(one.sets).items() if mine[i])
         return best, above, words
+
+
+class RandomLevels(Levels):
+    """The search of the nodes of levels with random thresholds, for each node separately and without zones."""
+
+    rows: RowsInForest
+
+    def plan_root(self, n_rows: int) -> None:
+        """Schedule the search of the root."""
+        self.summed = s.Levelled(np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    def plan(self, grower: Grower, splits: Splits) -> None:
+        """Schedule the search of all new nodes that may be split."""
+        self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
+
+    def open(self, grower: Grower, root: Root, columns: Columns) -> None:
+        """Begin the search of the scheduled nodes."""
+        every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
+        tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
+        self._columns = columns
+        self._searched = s.FindBars(root, tasks, self.summed, n, node, n_rows, grain, sums, columns.drawn(), columns.paths)
+
+    def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
+        """Find the best random thresholds of nodes."""
+        self.rows.open_search(self._searched, sent)
+        scanned, pure = yield from self._try_thresholds(self._searched.drawn, self._searched.node)
+        return scanned, 0, np.flatnonzero(pure)
+
+    def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[s.Scanned]:
+        return (yield from self._try_thresholds(drawn))[0]
+
+    def _try_thresholds(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NOTHING) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
+        """Find the best random thresholds of the nodes being searched; return them, and which of ``nodes`` have a constant target."""
+        shards, rows = self.shards, self.rows
+        ends = joined_ends((yield shards.to_all("ends", rows.find_ends(drawn, nodes))))
+        sent = yield shards.step("sides", rows.sum_sides(ends), shards.everyone)
+        return rows.try_thresholds(sent), ends.pure

@@ -11,7 +11,7 @@ exceeds q of the total or, if the weight equals it exactly, the midpoint to the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.zones.over_shards.categories import Lists, make_lists, make_tally, settle_lists, sum_by_category
+from dtrees.split.zones.over_shards.categories import make_lists, make_tally, sum_by_category
 
 #: The number of remaining values, over all groups, that are sent directly.
 SENT_VALUES = 1 << 16
@@ -77,6 +77,19 @@ def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads
     return selection.finish(sent)
 
 
+def _merged(n_groups: int, sent: Sequence[Arrays]) -> list[NDArray[Any]]:
+    """Return the keys of each group, ascending, with the totals of other numbers over equal keys.
+
+    Each shard has sent the number of keys of each group, then the keys and the other numbers, group by group.
+    """
+    group = np.concatenate([np.repeat(np.arange(n_groups), one[0]) for one in sent])
+    keys, *numbers = (np.concatenate(some) for some in zip(*(one[1:] for one in sent), strict=True))
+    order = np.lexsort([keys, group])
+    group, keys = group[order], keys[order]
+    first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (group[1:] != group[:-1])))
+    return [group[first], keys[first], *(np.add.reduceat(some[order], first) for some in numbers)]
+
+
 class _Selection:
     """The state of a search for quantiles on a shard."""
 
@@ -104,11 +117,9 @@ class _Selection:
         self._threads.share(
             n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists, 0, _ONE_TARGET)
         )
+        ends = np.cumsum([len(range(owner, n, self._n_shards)) for owner in range(self._n_shards)])
         sent: dict[int, Arrays] = {}
-        begin = 0
-        for owner in range(self._n_shards):
-            mine = slice(begin, begin + -(-(n - owner) // self._n_shards) if n > owner else begin)
-            begin = mine.stop
+        for owner, mine in enumerate(np.split(np.arange(n), ends[:-1])):
             at = places_of(lists.begin[mine], lists.length[mine])
             sent[owner] = (lists.length[mine], lists.code[at], lists.n[at], lists.g[at])
         return sent
@@ -118,16 +129,10 @@ class _Selection:
         k = self._own.shape[0]
         if not k:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
-        length, code, n, g = (np.concatenate([one[i] for one in sent]) for i in range(4))
-        lists = make_lists(np.minimum(length.reshape(-1, k).sum(axis=0), 2**_BITS), False)
-        of_shards = Lists(np.cumsum(length) - length, length, code, n, g, _NO_WEIGHTS)
-        tasks = np.stack([np.arange(k), np.full(k, -1), np.full(k, -1)], axis=1)
-        begins, tallies = np.arange(length.shape[0]).reshape(-1, k), [make_tally(2**_BITS) for _ in range(self._threads.n_threads)]
-        self._threads.share(k, lambda queue, thread: settle_lists(queue, tasks, of_shards, begins, lists, tallies[thread], lists))
-        at = places_of(lists.begin, lists.length)
-        place = self._place(lists.g[at], lists.length)
-        self._equal = lists.g[at][place]
-        return lists.code[at][place].astype(np.uint64), lists.n[at][place].astype(np.int64)
+        group, code, n, g = _merged(k, sent)
+        place = self._place(g, np.bincount(group, minlength=k))
+        self._equal = g[place]
+        return code[place].astype(np.uint64), n[place].astype(np.int64)
 
     def _place(self, weights: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first place in each group at which the cumulative weight suffices, else the last; store the weight before it."""
@@ -179,14 +184,8 @@ class _Selection:
             assert self._wanted is not None
             key, up_to = self._prefix[self._own], self._below + self._equal
         else:
-            group = np.concatenate([np.repeat(np.arange(k), one[0]) for one in sent])
-            keys, weights = (np.concatenate([one[i] for one in sent]) for i in (1, 2))
-            order = np.lexsort([keys, group])
-            group, keys = group[order], keys[order]
-            weights = weights[order] if weights.shape[0] else np.ones(keys.shape[0], np.int64)
-            first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (group[1:] != group[:-1])))  # the first of equal values
-            weights = np.add.reduceat(weights, first)
-            keys, group = keys[first], group[first]
+            ones = np.ones(max(keys.shape[0] for _, keys, _, _ in sent), np.int64)
+            group, keys, weights = _merged(k, [(n, keys, own if own.shape[0] else ones[: keys.shape[0]]) for n, keys, own, _ in sent])
             place = self._place(weights, np.bincount(group, minlength=k))
             key, up_to = keys[place], self._below + weights[place]
             following = np.minimum(place + 1, keys.shape[0] - 1)

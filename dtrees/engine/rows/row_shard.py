@@ -21,7 +21,6 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import AllRows, in_order, rows_of
 from dtrees.engine.rows.categories import count_categories
-from dtrees.engine.rows.forest_trees import forest_tree_steps, rows_to_send
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import losses_of_blocks
@@ -106,7 +105,8 @@ class RowShard(FitShard):
             return
         sent = yield shards.step("raw predictions", {0: (raw,)}, shards.to_first)
         if not shards.shard:
-            losses = self._all_rows.losses_of_round(shards.boosting.loss, sent)
+            of_round = shards.boosting.loss.for_round(self._all_rows.target, self._all_rows.together(sent), self._all_rows.weight)
+            losses = [of_round.of_rows(places) for places in self._all_rows.places]
         ((loss,),) = yield shards.step("derivatives", {shard: (one,) for shard, one in enumerate(losses)}, (0,))
         target.take_loss(round_, loss)
 
@@ -115,7 +115,8 @@ class RowShard(FitShard):
         shards, target, score = self.shards, self.trees[0].boosting, None
         if shards.boosting.scoring is not None:
             sent = yield shards.step("scores", {0: (target.raw[:, target.scored],)}, shards.to_first)
-            score = None if shards.shard else self._scored_rows.score(shards.boosting.scoring, sent)
+            if not shards.shard:
+                score = shards.boosting.scoring.score(self._scored_rows.target, self._scored_rows.together(sent), self._scored_rows.weight)
         return (yield from losses_of_blocks(shards, self.trees[0], score))
 
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
@@ -124,7 +125,7 @@ class RowShard(FitShard):
             if index == len(own):
                 own.append(own[0].for_another_tree())
             own[index].n_side_by_side = last - first
-            programs[index] = forest_tree_steps(self.shards, own[index], number)
+            programs[index] = rows_tree.forest_tree_steps(self.shards, own[index], number)
         trees: list[Tree] = yield from side_by_side(programs, SHARED_CELLS * self.shards.n_shards)
         return trees
 
@@ -132,7 +133,7 @@ class RowShard(FitShard):
         """Have shard 0 compute what depends on the rows of all shards: edges of zones, scales, the first prediction and held-out rows."""
         self._begin_epoch(message.fit, message.epoch)
         plan, columns, n_rows, (target, weight) = message.plan, self._columns, self._n_rows_total, self._table
-        sent_rows = rows_to_send(plan, n_rows, message.n_shards) if isinstance(plan, ForestPlan) else rows_tree.SENT_ROWS
+        sent_rows = rows_tree.rows_to_send(plan, n_rows, message.n_shards) if isinstance(plan, ForestPlan) else rows_tree.SENT_ROWS
         about = message.fit, message.epoch, message.shard, message.n_shards, n_rows, columns.n_columns
         self.shards = shards = Shards(plan, *about, sent_rows=sent_rows)
         sketches = None
@@ -143,7 +144,7 @@ class RowShard(FitShard):
         del sent, sketches
         ((ranges, edges, known),) = yield shards.step("held out", replies, (0,))
         shards.ranges.extend(ranges)
-        if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
+        if self._edges is None or self._zone_map is None or not all(map(np.array_equal, self._edges, edges)):
             self._edges, self._zone_map = edges, own_zone_map(columns, edges, self._threads.map)
         of_rows = columns, self._zone_map, self._edges, shards, self._threads
         if isinstance(plan, BoostingPlan):
@@ -168,7 +169,8 @@ class RowShard(FitShard):
         self, message: m.Open, ranges: Sequence[NDArray[np.int64]], target: NDArray[Any], weight: NDArray[np.float64] | None
     ) -> list[BoostedRows]:
         plan, rows = cast(BoostingPlan, message.plan), [rows_of(own) for own in ranges]
-        scales, held_out, eligible = find_boosted_rows(plan, target, weight, message.initial)
+        found = find_boosted_rows(plan, target, weight, message.initial)
+        initial, held_out = found.initial, found.held_out
         targets = by_output(target), combine_weights(weight, plan.class_weight, target), rows
         if plan.scoring is not None:
             train = rows_trained_on(held_out, targets[1])
@@ -177,8 +179,8 @@ class RowShard(FitShard):
             self._all_rows = AllRows(targets[0], weights_trained_on(target.shape[0], targets[1], held_out), rows)
         every = []
         for own in rows:
-            start = scales.initial if scales.initial.ndim == 1 else scales.initial[:, own]
-            every.append(BoostedRows(scales._replace(initial=start), None if held_out is None else held_out[own], eligible))
+            start = initial if initial.ndim == 1 else initial[:, own]
+            every.append(found._replace(initial=start, held_out=None if held_out is None else held_out[own]))
         return every
 
 
@@ -189,8 +191,4 @@ def _look_at_forest(
     found = find_forest_rows(plan, target, weight, np.concatenate([own[:, 0] for own in ranges]))
     before = np.split(found.before, np.cumsum([own.shape[0] for own in ranges])[:-1], axis=1)
     numbers = [found.numbers[rows_of(own)].astype(np.uint32) if plan.targets else found.numbers for own in ranges]
-    return [ForestRows(found.scales, *own) for own in zip(before, numbers, strict=True)]
-
-
-def _are_same(one: Edges, other: Edges) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    return [found._replace(before=one, numbers=of_rows) for one, of_rows in zip(before, numbers, strict=True)]

@@ -10,28 +10,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.all_rows import rows_of
+from dtrees.engine.rows.all_rows import pure_in_all, rows_of
 from dtrees.engine.rows.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.packed import add_up
-from dtrees.engine.rows.passes import share_by_column
 from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.records import best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 from dtrees.split.search.random_threshold import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.search.scratch import Scratch, make_scratch
-from dtrees.split.zones.over_shards.node_sums import sum_many
-from dtrees.split.zones.sums import Sums
 from dtrees.tree.tree import Tree
 
 
@@ -70,20 +67,6 @@ def joined_ends(sent: Sequence[Arrays]) -> Ends:
     return Ends(np.minimum.reduce(low), np.maximum.reduce(high), np.logical_or.reduce(has_missing), pure_in_all(pure, first))
 
 
-def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Return which nodes have a constant target over the rows of all shards, given the results of each shard.
-
-    Examples
-    --------
-    >>> yes, nan = np.array([True, True, True]), np.nan
-    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
-    [True, False, True]
-    """
-    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
-    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
-    return found
-
-
 class RowsInForest(RowsInTree):
     """The rows of a shard, tree after tree; see :class:`RowsInTree`. Trees that grow side by side have one object each."""
 
@@ -103,11 +86,6 @@ class RowsInForest(RowsInTree):
         assert isinstance(self._any_target, ForestTarget)
         return self._any_target
 
-    def count_classes(self, tree: int) -> NDArray[np.int64]:
-        """Draw the rows of a tree, and count the draws of each class."""
-        self.forest.draw(tree)
-        return self.forest.count_classes()
-
     def draw_rows(self, tree: int, factor: NDArray[np.float64] | None = None) -> Derived:
         """Begin a tree: draw its rows and columns; ``factor``, if given, multiplies the draws of each class."""
         self._use_columns(tree)
@@ -124,20 +102,13 @@ class RowsInForest(RowsInTree):
             return super()._sum(summed, shift)
         if not summed.node.shape[0] or not self._categories.ids.shape[0]:
             return {}
-        return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self.forest.added)))
-
-    def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
-        if not self._stored.n_numbers:
-            super()._include(tasks, sums)
-            return
-        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self.forest.added, self._stored.n_classes
-        self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
+        return dict(enumerate(self._categories.sum(summed.node, self._nodes, self._rows, self.forest.added)))
 
     def open_search(self, message: s.FindBars, sent: list[Arrays]) -> None:
         """Begin the search of nodes by random thresholds, given their sums by category."""
         rules, root, targets = self._plan.rules, message.root, self.forest.added if self._stored.targets else None
         self._message = message
-        self._limits, _ = self._stored.limits(rules, root.sums, root.exponents, root.slope, root.noise, rows=targets)
+        self._limits, _ = self._stored.limits(rules).of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
         self._category_search.find_bars(message, rules, sent, self._key)
 
     def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
@@ -148,7 +119,8 @@ class RowsInForest(RowsInTree):
         chosen = drawn & searched if drawn.shape[0] else np.broadcast_to(searched, (message.node.shape[0], searched.shape[0]))
         self._node, place = np.nonzero(chosen)
         self._column = self._pool[place].astype(np.int64)
-        tasks = np.stack([*self._places_of_nodes(message.node[self._node]), self._column], axis=1)
+        of_pairs = message.node[self._node]
+        tasks = np.stack([self._nodes.start[of_pairs], self._nodes.stop[of_pairs], self._column], axis=1)
         codes = np.empty((tasks.shape[0], 3), np.int64)
 
         share_by_column(
@@ -179,7 +151,8 @@ class RowsInForest(RowsInTree):
         width = message.sums.shape[1] + 1
         left, missing = np.zeros((n, width), np.int64), np.zeros((int(with_missing.sum()), width), np.int64)
         cuts = columns.codes_up_to(column, thresholds)
-        tasks = np.stack([*self._places_of_nodes(message.node[node]), column, node, missing_place], axis=1)
+        of_tries = message.node[node]
+        tasks = np.stack([self._nodes.start[of_tries], self._nodes.stop[of_tries], column, node, missing_place], axis=1)
         limits, scratch = self._limits, self._make_scratch()
 
         share_by_column(
@@ -224,31 +197,7 @@ class RowsInForest(RowsInTree):
             self._scratch.append(make_scratch(1, 1, self._stored.n_numbers, n_sums=self._stored.n_sums))
         return self._scratch
 
-    def _places_of_nodes(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first place of each node, and the place after its last."""
-        return self._start[nodes], self._stop[nodes]
-
-    def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        """Return which nodes have a constant target in the shard's rows, and its value; see :meth:`ForestTarget.find_pure`."""
-        return self.forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
-
-    def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> dict[int, Arrays]:
-        """Return the rows of nodes with their targets, for the shards that grow the nodes.
-
-        For multi-output targets, the summands of each row are sent in place of g.
-        """
-        sent = super().send_rows(nodes)
-        for shard, some in enumerate(nodes):
-            if shard in sent:
-                start, (counts, values, g, h) = self._start[some], sent[shard]
-                g = self.forest.added[g].reshape(-1) if self._stored.targets else g
-                rows = self._rows.rows[places_of(start, self._stop[some] - start)]
-                sent[shard] = counts, values, g, h, self.forest.target[rows]
-        return sent
-
-    def rows_of_leaves(
-        self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], begins: NDArray[np.int64]
-    ) -> dict[int, RowsOfLeaves]:
+    def rows_of_leaves(self, tree: Tree, known: s.KnownLeaves, begins: NDArray[np.int64]) -> dict[int, RowsOfLeaves]:
         """Return, for each shard i, this shard's rows of the leaves that it measures, ``begins[i]`` to ``begins[i + 1] - 1``."""
         leaves, numbers = self.find_leaves(tree, known), rows_of(self._ranges).astype(np.uint32)
         return {

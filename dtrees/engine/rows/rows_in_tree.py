@@ -14,31 +14,32 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import StoredSums, squares_of
 from dtrees.engine.protocol.exchange import Arrays, Shards
-from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
+from dtrees.engine.protocol.nodes import DelegatedNodes, Splits
 from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.leaf_rows import LeafRows
 from dtrees.engine.rows.packed import SumsToSend, pack
-from dtrees.engine.rows.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.rows.searcher import NumberBuffer, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
-from dtrees.engine.shard.row_division import divide_tasks
+from dtrees.engine.shard.node_search import NodeTable
+from dtrees.engine.shard.passes import by_rows, share_by_column, values_of_rows
+from dtrees.engine.shard.row_division import divide_rows, mark_by_threshold
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
-from dtrees.engine.shard.targets.scales import Derived, add_up_sample, many_sums
+from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
-from dtrees.split.node.partition import SplitsOfRows, mark_many
+from dtrees.split.node.partition import SplitsOfRows
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.mmap_arrays import is_on_disk
+from dtrees.split.table.mmap_arrays import forget, is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.over_shards.node_sums import sum_nodes
-from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, no_sets, walk_rows
+from dtrees.split.zones.over_shards.node_sums import sum_many, sum_nodes
+from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, walk_rows
 from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
@@ -98,7 +99,7 @@ class RowsInTree:
         """Reset the state of the tree."""
         self._pool = np.empty(0, np.int32)
         self._rows = self._spare = partition.no_rows()
-        self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
+        self._nodes = NodeTable(0)
         # The sums of the nodes that the searcher searched last, and the previous ones, whose buffer holds the shard's own sums. Without
         # large pages: nodes with few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time).
         self._buffers, self._to_send = [NumberBuffer(False), NumberBuffer(False)], SumsToSend(self._shard, self.threads)
@@ -129,11 +130,6 @@ class RowsInTree:
         if cuts is not None:
             target.take_loss(target.round_of(tree), target.plan.loss.cut_at(cuts))
         return target.draw(tree - output)
-
-    def derive(self, output: int) -> Derived:
-        """Compute gradients."""
-        self.boosting.derive(output)
-        return self.boosting.derived()
 
     def _use_columns(self, tree: int) -> None:
         """Draw the columns of a tree."""
@@ -196,13 +192,13 @@ class RowsInTree:
             rows = np.flatnonzero(in_sample).astype(np.uint32)
             self._rows = partition.RowPartition(rows, a[rows], b[rows] if b.shape[0] else b)
         del a, b
-        self._flagged.rows_moved()
+        self._flagged.listed.rows_moved()
         n = rows.shape[0]
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
             self._spare = self._rows.spare(n)
         own = self._rows
         g, h, _, slope = add_up_sample(self.threads, own, n, own.g, own.h, in_order=True)
-        self._start[0], self._stop[0] = 0, n
+        self._nodes.open(n, n, hashing.ROOT, np.empty(0, np.int64))
         many = many_sums(self._stored, own, n, self._any_target.added)
         sums = [g, h] if many is None else many
         return np.array([*sums, squares_of(self._plan.rules, own.g[:n])], np.int64), float(slope), self._sum(summed, shift)
@@ -216,7 +212,7 @@ class RowsInTree:
         size = int(starts[int(summed.grain.max()), -1])
         sums = make_sums(self._buffers[1].take(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
-        first, last = self._start[summed.node], self._stop[summed.node]
+        first, last = self._nodes.start[summed.node], self._nodes.stop[summed.node]
         zone_map, rows, added = self._zone_map, self._rows, self._any_target.added
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
@@ -232,15 +228,22 @@ class RowsInTree:
         for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
             include(*some)
         sent: _Sent = {searcher: (own,) for searcher, own in enumerate(self._to_send.pack(sums, self._places))}
-        by_category = self._categories.sum(summed.node, self._start, self._stop, rows, added) if self._categories.ids.shape[0] else []
+        by_category = self._categories.sum(summed.node, self._nodes, rows, added) if self._categories.ids.shape[0] else []
         for shard, lists in enumerate(by_category):
             sent[shard] += lists
         return sent
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
         """Add rows to the sums of nodes; ``tasks`` are as for :func:`sum_nodes`."""
-        zone_map, rows = self._zone_map, self._rows
-        self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
+        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._any_target.added, self._stored.n_classes
+        if self._stored.n_numbers:
+            self.threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
+        else:
+            self.threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
+
+    def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which nodes have a constant target in the shard's rows, and its value; nothing for boosting."""
+        return self._any_target.find_pure(self._rows, self._nodes.start[nodes], self._nodes.stop[nodes])
 
     def find_bars(self, message: s.FindBars, sent: list[Arrays]) -> NDArray[np.float64]:
         """Combine the sums of all shards; see :meth:`Searcher.find_bars`."""
@@ -260,12 +263,12 @@ class RowsInTree:
 
     def sum_finer(self, wanted: list[Wanted]) -> _Sent:
         """Return the result of :meth:`FlaggedRows.sum_finer`, packed for the other searchers."""
-        sums = self._flagged.sum_finer(wanted, self._rows, (self._start, self._stop), self._shift)
+        sums = self._flagged.sum_finer(wanted, self._rows, (self._nodes.start, self._nodes.stop), self._shift)
         return {searcher: (own if searcher == self._shard else pack(own, self._width),) for searcher, own in sums.items()}
 
     def pick(self, wanted: list[Wanted]) -> _Sent:
         """See :meth:`FlaggedRows.pick`."""
-        return self._flagged.pick(wanted, self._rows, (self._start, self._stop), self._any_target.added)
+        return self._flagged.pick(wanted, self._rows, (self._nodes.start, self._nodes.stop), self._any_target.added)
 
     def divide(self, splits: Splits, ask: NDArray[np.bool_], sets: CategorySets, summed: s.Levelled, shift: int) -> tuple[s.Cut, _Sent]:
         """Divide nodes, and sum some of their children.
@@ -273,40 +276,20 @@ class RowsInTree:
         Splits with one of the ``sets``, identified by position, go by that set. ``ask`` marks the splits for which the next value above the
         threshold is wanted.
         """
-        node, n = splits.node, splits.node.shape[0]
-        start, stop = self._start[node], self._stop[node]
-        n_bytes = (stop - start + 7) // 8
-        offsets = bounds_of(n_bytes)
-        size = int(offsets[-1])
-        bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self.threads.n_threads) + 1)
-        by_set = set(sets.node.tolist())
-        chunks = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
-        columns, rows, spare = self._columns, self._rows, self._spare
-        of_chunks, places = np.array(chunks, np.int64).reshape(-1, 3), splits.column.astype(np.int64)
-        cut = columns.codes_up_to(places, splits.threshold).astype(np.float64) if columns.is_keyed else splits.threshold
-        by_value, marks = SplitsOfRows(start, stop, places, cut, splits.missing_left), RouteBits(bits, offsets)
-        most = 1 + size // (THREAD_ROWS // 8)
-
-        share_by_column(
-            self.threads, columns.codes, places[of_chunks[:, 0]],
-            lambda queue, _, own: mark_many(queue, own, columns, by_value, rows.rows, marks),
-            [of_chunks], others=[columns.words], most=most,
-        )  # fmt: skip
-        if by_set:
-            self._categories.mark(sets, splits.column, splits.missing_left, rows.rows, (start, stop), bits, offsets)
-        left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self.threads.n_threads)
-        self.threads.share(
-            tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
-        )
-        self._flagged.rows_moved()
-        self._reserve(int(splits.left.max()) + 2)
-        left, right = splits.left, splits.left + 1
-        self._start[left], self._stop[left] = start, left_stop
-        self._start[right], self._stop[right] = left_stop, stop
+        node, n, columns, rows = splits.node, splits.node.shape[0], self._columns, self._rows
+        start, stop = self._nodes.start[node], self._nodes.stop[node]
+        column = splits.column.astype(np.int64)
+        cut = columns.codes_up_to(column, splits.threshold).astype(np.float64) if columns.is_keyed else splits.threshold
+        marks = mark_by_threshold(self.threads, columns, rows.rows, SplitsOfRows(start, stop, column, cut, splits.missing_left), sets.node)
+        if sets.node.shape[0]:
+            self._categories.mark(sets, splits, rows.rows, self._nodes, marks)
+        _, left_stop = divide_rows(self.threads, rows, (start, stop, stop), marks, self._spare)
+        self._flagged.listed.rows_moved()
+        self._nodes.divide(node, splits.left, (left_stop, left_stop))
         above = np.full(n, np.inf)
         asked = ask.nonzero()[0]
         if asked.shape[0]:
-            above[asked] = self._next_values(places[asked], splits.threshold[asked], left_stop[asked], stop[asked])
+            above[asked] = self._next_values(column[asked], splits.threshold[asked], left_stop[asked], stop[asked])
         return s.Cut(left_stop - start, above), self._sum(summed, shift)
 
     def _next_values(
@@ -325,60 +308,50 @@ class RowsInTree:
         above = self._columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
 
-    def _reserve(self, n: int) -> None:
-        size = self._start.shape[0]
-        if n > size:
-            self._start, self._stop = (np.resize(array, max(n, 2 * size)) for array in (self._start, self._stop))
-
     def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> _Sent:
-        """Return the rows of nodes, for the shards that grow the nodes: numbers of rows by node, values by column, g and h."""
-        whole = np.concatenate(nodes)
-        start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
+        """Return the rows of nodes, for the shards that grow the nodes: numbers of rows by node, values by column, g, h and targets.
+
+        The targets are those that are constant in pure nodes, if there are such. For multi-output targets, the summands of each row are
+        sent in place of g.
+        """
+        target, whole = self._any_target, np.concatenate(nodes)
+        start, sizes = self._nodes.start[whole], self._nodes.stop[whole] - self._nodes.start[whole]
         places = places_of(start, sizes)
         rows, g, h = self._rows.rows[places], self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h
+        g, pure_by = target.added[g] if self._stored.targets else g, target.pure_by[rows] if target.pure_by.shape[0] else target.pure_by
         values = values_of_rows(self._columns, self._pool, rows)
         ends = bounds_of(np.array([some.shape[0] for some in nodes]))
         bounds = bounds_of(sizes)[ends].tolist()
         return {
-            shard: (sizes[i:j], np.ascontiguousarray(values[:, first:last]), g[first:last], h[first:last])
+            shard: (sizes[i:j], np.ascontiguousarray(values[:, first:last]), g[first:last].reshape(-1), h[first:last], pure_by[first:last])
             for shard, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
             if j > i
         }
 
-    def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> s.Subtrees:
+    def grow_sent(self, message: s.GrowSent, sent: list[Arrays]) -> DelegatedNodes:
         """Grow nodes, whose rows all shards have sent, to their ends."""
-        buffer, n_columns = self._sent_buffer, self._columns.n_columns
-        rules, seed, pool, threads, stored = self._plan.rules, self._seed, self._pool, self.threads, self._stored
-        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, buffer, stored)
-        return s.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
+        return grow_sent(message, self._any_target, self._pool, self._columns.n_columns, self.threads, sent, self._sent_buffer)
 
-    def finish(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int) -> None:
+    def finish(self, tree: Tree, known: s.KnownLeaves, output: int) -> None:
         """Add a tree to the predictions; ``known`` has nodes of this shard and the leaves they stand for."""
         value = np.ascontiguousarray(tree.value[:, 0])
         self.boosting.add(output, value, lambda values, total: self._add_values(tree, known, values, total, outside=True))
 
-    def find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> LeafRows:
+    def find_leaves(self, tree: Tree, known: s.KnownLeaves) -> LeafRows:
         """Find the leaf of each row in sample; ``known`` is as for :meth:`finish`."""
         node_of = np.zeros(self._columns.n_rows)
         self._add_values(tree, known, np.arange(tree.node_count, dtype=np.float64), node_of, outside=False)
         return LeafRows(node_of, np.flatnonzero(tree.children_left < 0), self._rows)
 
-    def _add_values(
-        self,
-        tree: Tree,
-        known: tuple[NDArray[np.int64], NDArray[np.int64]],
-        values: NDArray[np.float64],
-        total: NDArray[np.float64],
-        outside: bool,
-    ) -> None:
+    def _add_values(self, tree: Tree, known: s.KnownLeaves, values: NDArray[np.float64], total: NDArray[np.float64], outside: bool) -> None:
         """Add the values of a tree's leaves to a total of rows, including rows out of sample if ``outside``.
 
         ``known`` has nodes of this shard and the nodes of the tree they stand for; other rows are looked up in the tree.
         """
-        order = np.argsort(self._start[known[0]], kind="stable")
+        order = np.argsort(self._nodes.start[known[0]], kind="stable")
         node, leaf = (some[order] for some in known)
-        some = self._stop[node] > self._start[node]
-        start, stop, value = self._start[node][some], self._stop[node][some], values[leaf[some]]
+        some = self._nodes.stop[node] > self._nodes.start[node]
+        start, stop, value = self._nodes.start[node][some], self._nodes.stop[node][some], values[leaf[some]]
         rows = self._rows.rows
         before, after = np.append(0, stop), np.append(start, rows.shape[0])
         gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: adding 0.0 would change a negative zero
@@ -392,24 +365,19 @@ class RowsInTree:
 
     def _walk(self, tree: Tree, value: NDArray[np.float64], total: NDArray[np.float64], rows: NDArray[np.uint32]) -> None:
         """Look up rows in a tree, and add the values of their leaves to a total."""
-        inner = np.flatnonzero(tree.children_left >= 0)
+        inner = np.setdiff1d(np.flatnonzero(tree.children_left >= 0), tree.categories.node)
         cuts = np.full(tree.node_count, -1, np.int64)
-        if tree.categories.node.shape[0]:
-            inner = np.setdiff1d(inner, tree.categories.node)
         cuts[inner] = self._columns.codes_up_to(tree.feature[inner].astype(np.int64), tree.threshold[inner])
         walked = WalkedTree(tree.children_left, tree.children_right, tree.feature, tree.missing_go_to_left, value, cuts)
-        codes, n_distinct, by_set = self._columns.codes, self._n_distinct, tree.categories.node.shape[0] > 0
+        codes, n_distinct, sets = self._columns.codes, self._n_distinct, self._categories.of_tree(tree)
         if is_on_disk(codes):
             rows = np.sort(rows)
 
         def walk(first: int, last: int) -> None:
             step = max(THREAD_ROWS, -(-(last - first) // (4 * self.threads.n_threads)))
             chunks = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
-            if by_set:
-                self._categories.walk(walked, tree.categories, chunks, rows, total)
-                return
-            sets = no_sets(tree.node_count)
             self.threads.share(chunks.shape[0], lambda queue, _: walk_rows(queue, chunks, codes, n_distinct, walked, sets, rows, total))
+            forget(sets.categories)
 
         whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
         for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):

@@ -191,7 +191,7 @@ class Searcher:
         bars = np.full(n, -1.0)
         self._message = message
         if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, self._stored.limits(rules, root.sums, root.exponents, root.slope)[0]
+            self._limits_of, self._limits = tree, self._stored.limits(rules).of_tree(root.sums, root.exponents, root.slope)[0]
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars

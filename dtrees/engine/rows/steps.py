@@ -8,11 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Root
-from dtrees.engine.protocol.nodes import PackedNodes
+from dtrees.engine.shard.node_search import NodeTable
 from dtrees.split.node.records import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NO_PATHS = np.empty(0, np.uint64)
+
+
+#: Numbers by which shards know some of the leaves of a tree, and the numbers of these leaves in the tree.
+KnownLeaves = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Levelled(NamedTuple):
@@ -74,19 +78,11 @@ class Cut(NamedTuple):
 
 
 class GrowSent(NamedTuple):
-    """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as for ``TreeState.grow``."""
+    """Nodes to be grown to their ends by one shard; ``table`` has them, ``origin`` and ``first`` are as for ``TreeState.grow``."""
 
     tree: int
     root: Root
-    depth: NDArray[np.int64]
-    path: NDArray[np.uint64]
-    sums: NDArray[np.int64]
+    node: NDArray[np.int64]
+    table: NodeTable
     origin: NDArray[Any]
     first: NDArray[Any]
-
-
-class Subtrees(NamedTuple):
-    """Nodes grown to their ends, and the sets of categories of each."""
-
-    nodes: list[PackedNodes]
-    sets: list[CategorySets]

@@ -11,6 +11,9 @@ found in its columns::
     level       send the best splits to all
     delegated   send the rows of small nodes, each node to the shard that grows it to its end
     subtrees    send the grown subtrees to all
+    leaves      for a forest whose targets are numbers, send the rows of leaves, each leaf to the shard that measures it
+
+Forests draw rows first, and count the draws of each class if a tree weighs classes by its own rows ("draws").
 """
 
 from __future__ import annotations
@@ -21,32 +24,75 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets, sets_of
-from dtrees.engine.outcome.ending import draft_tree, finish_tree
+from dtrees.engine.outcome.beyond_sums import sets_of
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
+from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Root, ShardsDisagree
-from dtrees.engine.protocol.nodes import Splits
+from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
+from dtrees.engine.protocol.nodes import NO_SUBTREES, DelegatedNodes, Splits
 from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.levels import Columns, Found, Levels, RowsGrower
+from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
+from dtrees.engine.rows.levels import Columns, Found, Levels, RandomLevels
+from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps
+from dtrees.engine.shard.grower import Grower
+from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
-from dtrees.split.numbers import hashing
-from dtrees.split.policy import SHARED_CELLS
+from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.split.zones.sums import size_shift
 from dtrees.tree.tree import Tree
 
 #: Largest number of rows of a node that is grown to its end by one shard.
 SENT_ROWS = 1024
-#: Numbers by which shards know some of the leaves of a tree, and the numbers of these leaves in the tree.
-_Known = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: Number of values with which a row is sent if leaves are measured, besides its targets.
+_CELLS_MEASURED = 2
+#: Memory of an unfinished tree on a shard, in bytes: for each row (measured: 57, of which the order of rows takes 25, their draws 9 and
+#: their leaves 23), for each column with three sums (measured: 64,000 to 330,000 for 60k x 100 on five shards and 1M x 8 on two), and for
+#: each thread.
+_ROW_BYTES, _COLUMN_BYTES, _THREAD_BYTES = 64, 350_000, 1_400_000
 
 
-def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
+def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
+    """Return the largest number of rows of a forest's node that is grown by one shard.
+
+    If a tree is grown to its end, each drawn row is sent once, whatever this number is; a larger number means fewer levels that need an
+    exchange.
+    """
+    at_once = SHARED_CELLS // StoredSums.of(plan).cells_sent(plan.rules)
+    return max(SENT_ROWS, min(n_rows // (DELEGATED_PARTS * n_shards), at_once))
+
+
+def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) -> int:
+    """Return the number of trees that may grow side by side, limited by their memory on a shard.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    n_rows, n_threads : int
+        Of the shard.
+    memory : float
+        Bytes that are free besides one tree.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import Rules
+    >>> plan = ForestPlan(Rules("squared_error", max_features=9, columns_per_tree=28), seed=0, n_draws=1000)
+    >>> [trees_at_once(plan, n_rows, 1, 1e12) for n_rows in (1000, 10**5, 10**6, 10**8)]
+    [12, 8, 2, 1]
+    >>> trees_at_once(plan, 10**5, 1, memory=0)
+    1
+    """
+    n_sums, amounts = StoredSums.of(plan).width(True), 0 if plan.n_classes else 8 * len(plan.targets)
+    of_tree = (_ROW_BYTES + amounts) * n_rows + _COLUMN_BYTES * n_sums // 3 * plan.rules.columns_per_tree + _THREAD_BYTES * n_threads
+    return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(memory, FOREST_MIN_BYTES)) // of_tree))
+
+
+def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, s.KnownLeaves]]:
     """Grow one tree; return it, and the numbers by which shards know its leaves.
 
     The parameters are those of :func:`dtrees.engine.shard.tree.tree_steps`.
@@ -55,19 +101,60 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     found = rows.begin(tree, output, cuts)
     if found is not None:
         rows.boosting.draw_by_gradient(tree - output, np.concatenate((yield from shards.gather("sizes", found)), axis=1))
-    derived = yield from shards.gather("derived", rows.derive(output))
+    rows.boosting.derive(output)
+    derived = yield from shards.gather("derived", rows.boosting.derived())
     plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
-    nodes, grown, leaves, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
+    nodes, grown, known, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
     steps = None
     if plan.loss.measures_leaves:
-        steps = yield from leaf_quantiles(shards, rows, grown, output, leaves, cuts)
+        steps = yield from leaf_quantiles(shards, rows, rows.find_leaves(grown, known), int(grown.n_node_samples[0]), output, cuts)
     elif plan.separate_steps:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
-        steps = yield from leaf_steps(shards, rows, grown, leaves, of_steps, plan.rules)
-    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], leaves
+        steps = yield from leaf_steps(shards, rows, rows.find_leaves(grown, known), of_steps, plan.rules)
+    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], known
 
 
-def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
+def forest_tree_steps(shards: Shards, rows: RowsInForest, number: int) -> Steps[Tree]:
+    """Grow the tree with the given number."""
+    plan, drawing = shards.forest, rows.forest.scales.drawing
+    derived, exponents = yield from _drawn(shards, rows, number)
+    rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
+    levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows)
+    nodes, tree, known, _ = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
+    return finish_tree(plan, nodes, exponents, tree, measured)[0]
+
+
+def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
+    """Draw the rows of a tree; return the :class:`Derived` of each shard, and the exponents of targets and weights."""
+    plan, factors = shards.forest, None
+    if plan.balanced_subsample:
+        rows.forest.draw(number)
+        counts = np.sum((yield from shards.gather("draws", rows.forest.count_classes())), axis=0)
+        factors = factors_of_targets(counts, plan.targets or (plan.n_classes,))
+    derived = yield from shards.gather("drawn", rows.draw_rows(number, factors))
+    if factors is None:
+        return derived, rows.forest.scales.exponents
+    exponent = yield from exponent_of(shards, rows, derived, 1)
+    if all(one.integral for one in derived):
+        exponent = min(exponent, 0)
+    return derived, (exponent, exponent)
+
+
+def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: s.KnownLeaves) -> Steps[Measured]:
+    """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves.
+
+    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
+    """
+    plan = shards.forest
+    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
+    sent = yield shards.step("leaves", rows.rows_of_leaves(tree, known, begins), shards.everyone)
+    found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
+    return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
+
+
+def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> s.KnownLeaves:
     """Return the numbers by which shards know leaves of a tree, and the numbers of these leaves in the tree."""
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
@@ -78,7 +165,7 @@ def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _
 
 def grow_nodes(
     levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
-) -> Steps[tuple[Nodes, Tree, _Known, float]]:
+) -> Steps[tuple[Nodes, Tree, s.KnownLeaves, float]]:
     """Return the nodes of a tree in preorder, its draft, the numbers by which shards know its leaves, and the gain of splits by chance.
 
     Parameters
@@ -113,13 +200,10 @@ class _Growth:
     """The nodes of the current tree."""
 
     def __init__(self, levels: Levels, tree: int, root: Root) -> None:
-        shards, rules, stored = levels.shards, levels.shards.plan.rules, StoredSums.of(levels.shards.plan)
+        shards = levels.shards
         self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        self._grower = RowsGrower(rules, stored.n_classes, rules.columns_per_tree, root, shards.sent_rows, stored.targets)
-        self._path: dict[int, Any] = {0: hashing.ROOT}
-        self._cells_of_row = stored.cells_sent(rules)
-        self._delegated: list[tuple[int, int]] = []  # places of nodes that a single shard has grown to their ends
-        self._sets = KnownSets()
+        self._grower = Grower(shards.plan, root, shards.sent_rows)
+        self._cells_of_row = StoredSums.of(shards.plan).cells_sent(shards.plan.rules)
         # For nodes with a split: the next value above each cut, and the words of sets of categories.
         self._above: dict[int, float] = {}
         self._words: dict[int, NDArray[np.uint32]] = {}
@@ -128,7 +212,7 @@ class _Growth:
         """Grow all nodes, given the payloads of all shards about the root: totals, slope and sums."""
         shards, grower, levels = self._shards, self._grower, self._levels
         while (nodes := grower.to_search).shape[0]:
-            levels.open(grower, self._root, Columns(shards, self._tree, [self._path[node] for node in nodes.tolist()]))
+            levels.open(grower, self._root, Columns(shards, self._tree, grower.table.path[nodes]))
             scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
             every.clear()  # the memory is needed to receive the next sums
             yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
@@ -156,15 +240,12 @@ class _Growth:
 
     def _divide(self, splits: Splits) -> tuple[s.Cut, dict[int, Arrays]]:
         """Divide the rows of nodes on this shard, and sum some of the children."""
-        grower, nodes, by_level = self._grower, splits.node.tolist(), self._shards.plan.rules.by_level
-        grower.lay_out(splits)
-        parents = np.array([self._path[node] for node in nodes], np.uint64)
-        for side in range(2):
-            sides = np.full(parents.shape[0], side and not by_level, np.int64)
-            self._path.update(zip((splits.left + side).tolist(), hashing.child_paths(parents, sides), strict=True))
+        grower, nodes = self._grower, splits.node.tolist()
+        middle = grower.places(splits.node)[0] + splits.n_left  # in the row partition that the whole table would have
+        grower.table.divide(splits.node, splits.left, (middle, middle), self._shards.plan.rules.by_level)
         self._levels.plan(grower, splits)
         sets = sets_of({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
-        self._sets.add(grower.records_of(splits.node), sets)
+        grower.sets.add(grower.records_of(splits.node), sets)
         self._next_above = np.array([self._above[node] for node in nodes])
         self._by_set = sets.node
         return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
@@ -186,59 +267,33 @@ class _Growth:
         thresholds[self._by_set] = splits.threshold[self._by_set]  # codes of splits on categories, not thresholds
         self._grower.settle(splits.node, thresholds)
 
-    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, _Known, float]:
+    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, s.KnownLeaves, float]:
         """Return the result of :func:`grow_nodes`."""
         plan, exponents = self._shards.plan, self._root.exponents
-        start, stop, _ = self._grower.places(np.arange(self._grower.n_nodes))
-        known = {place: node for node, place in enumerate(zip(start.tolist(), stop.tolist(), strict=True))}
-        for place in self._delegated:
-            del known[place]
+        divided = np.setdiff1d(np.arange(self._grower.n_nodes), self._grower.to_grow)  # by all shards
+        start, stop, _ = self._grower.places(divided)
+        known = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
         tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
         if plan.rules.categorical:
-            tree = tree.with_categories(self._sets.of_tree(nodes.records, plan.rules))
+            tree = tree.with_categories(self._grower.sets.of_tree(nodes.records, plan.rules))
         return nodes, tree, _leaves_known(nodes.records, known), self._root.noise
 
-    def _deal(self) -> list[list[NDArray[np.int64]]]:
-        """Return the nodes of each batch, for each shard."""
-        nodes, n_shards = np.array(self._grower.to_grow, np.int64), self._shards.n_shards
-        if not nodes.shape[0]:
-            return []
-        n_rows = self._grower.about(nodes)[0]
-        order = np.argsort(-n_rows, kind="stable")  # in descending order of size, dealt to the shards in turn
-        shard = np.empty(nodes.shape[0], np.int64)
-        shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
-        at_once = max(1, SHARED_CELLS * n_shards // self._cells_of_row)
-        batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
-        return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
-
-    def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[s.Subtrees | None]:
-        """Send the rows of some nodes to the shards that grow them, and grow those of this shard, if any."""
+    def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[DelegatedNodes]:
+        """Send the rows of some nodes to the shards that grow them, and grow those of this shard."""
         yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
-        shards, nodes = self._shards, groups[self._shards.shard]
+        shards, grower, nodes = self._shards, self._grower, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
         sent = yield shards.step("delegated", self._levels.rows.send_rows(groups), senders)
         if not nodes.shape[0]:
-            return None
-        _, sums, depth = self._grower.about(nodes)
-        paths = np.array([self._path[node] for node in nodes.tolist()], np.uint64)
-        about = s.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), self._grower.first_splits())
+            return NO_SUBTREES
+        about = s.GrowSent(self._tree, self._root, nodes, grower.table, grower.origin[nodes], grower.first_splits())
         return self._levels.rows.grow_sent(about, sent)
 
     def _grow_small(self) -> Steps[None]:
         """Have small nodes grown to their ends by one shard each, in batches that fit the memory; attach all subtrees."""
-        all_grown = []
-        for groups in self._deal():
+        shards, grower = self._shards, self._grower
+        for groups in grower.deal(self._tree, shards.n_shards, SHARED_CELLS * shards.n_shards // self._cells_of_row):
             own = yield from self._grow_sent(groups)
-            replies = yield from self._shards.gather("subtrees", own)
-            all_grown += [(nodes, one) for nodes, one in zip(groups, replies, strict=True) if one is not None]
-        for nodes, grown in all_grown:
-            first, last, _ = (some.tolist() for some in self._grower.places(nodes))
-            subtrees = [packed.unpacked() for packed in grown.nodes]
-            for subtree, sets, start in zip(subtrees, grown.sets, first, strict=True):
-                by = start - int(subtree.records["start"][0])
-                for name in ("start", "in_stop", "stop"):
-                    subtree.records[name] = subtree.records[name].astype(np.int64) + by
-                self._sets.add(subtree.records, sets)
-            self._grower.attach(nodes.tolist(), subtrees)
-            self._delegated += zip(first, last, strict=True)
+            for nodes, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
+                grower.attach_delegated(nodes, grown)

@@ -19,10 +19,10 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Shards, Steps
 from dtrees.engine.protocol.messages import Losses
 from dtrees.engine.rows.all_rows import in_blocks, owners_of_blocks, sum_chunks
+from dtrees.engine.rows.leaf_rows import LeafRows
 from dtrees.engine.rows.quantiles import Grouped, quantiles
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.scales import Derived, most_bits
-from dtrees.tree.tree import Tree
 
 _EPSILON = 2.0**-52
 _LIMIT = 61
@@ -101,22 +101,17 @@ def find_cuts(shards: Shards, rows: RowsInTree) -> Steps[tuple[float, ...] | Non
 
 
 def leaf_quantiles(
-    shards: Shards,
-    rows: RowsInTree,
-    tree: Tree,
-    output: int,
-    known: tuple[NDArray[np.int64], NDArray[np.int64]],
-    cuts: tuple[float, ...] | None,
+    shards: Shards, rows: RowsInTree, leaves: LeafRows, n_in: int, output: int, cuts: tuple[float, ...] | None
 ) -> Steps[NDArray[np.float64]]:
     """Return the unshrunk leaf values of a tree if these are quantiles of residuals.
 
-    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
+    ``leaves`` has the shard's rows by leaf; ``n_in`` is the number of rows of all shards.
     """
     of_outputs = shards.boosting.loss.residual_quantiles
     assert of_outputs is not None
-    leaves, target, residuals = rows.find_leaves(tree, known), rows.boosting, rows.boosting.residuals(output)
+    target, residuals = rows.boosting, rows.boosting.residuals(output)
     own = leaves.grouped(residuals, target.weights)
-    values = yield from _quantiles(shards, rows, own, of_outputs[output], int(tree.n_node_samples[0]))
+    values = yield from _quantiles(shards, rows, own, of_outputs[output], n_in)
     if cuts is None:
         return values
     weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))
@@ -138,15 +133,8 @@ def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, 
     return of_all
 
 
-def leaf_steps(
-    shards: Shards,
-    rows: RowsInTree,
-    tree: Tree,
-    known: tuple[NDArray[np.int64], NDArray[np.int64]],
-    exponents: tuple[int, int],
-    rules: Rules,
-) -> Steps[NDArray[np.float64]]:
+def leaf_steps(shards: Shards, rows: RowsInTree, leaves: LeafRows, exponents: tuple[int, int], rules: Rules) -> Steps[NDArray[np.float64]]:
     """Return the Newton steps of leaves whose splits were found by gradients alone; ``exponents`` are for gradients and hessians."""
-    own = rows.find_leaves(tree, known).sums(rows.boosting.fix_steps(*exponents))
+    own = leaves.sums(rows.boosting.fix_steps(*exponents))
     sums = np.sum((yield from shards.gather("sums of leaves", own)), axis=0)
     return newton_steps(sums, exponents, rules)

@@ -204,31 +204,21 @@ def _cut(
     quantiles = n_rows * np.sin(np.pi * np.arange(1, n_parts) / (2 * n_parts)) ** 2
     part_of = np.searchsorted(quantiles, np.cumsum(total) - 0.5 * total)
     ends = np.flatnonzero(np.append(part_of[1:] != part_of[:-1], True))
-    parts: list[float] = []
-    ones: list[bool] = []
+    parts, ones, first = list[float](), list[bool](), 0
 
-    def fill_zone() -> None:
-        n = -len(parts) % fold
-        parts.extend([parts[-1]] * n if n else [])
-        ones.extend([False] * n)
+    def add_zones(edges: list[float], is_one: bool) -> None:
+        n = -len(edges) % fold  # the last parts of a zone may be empty
+        parts.extend([*edges, *edges[-1:] * n])
+        ones.extend([is_one, *[False] * (len(edges) + n - 1)])
 
-    first = 0
     for place in [*heavy.tolist(), distinct.shape[0]]:
         inside = distinct[ends[(ends >= first) & (ends < place)]].tolist()
+        if inside and inside[-1] >= distinct[place - 1]:
+            del inside[-1]
         last = np.nextafter(distinct[place], -np.inf) if place < distinct.shape[0] else np.inf
-        if inside and first <= place - 1 and inside[-1] < distinct[place - 1]:
-            inside.append(last)
-        elif inside:
-            inside[-1] = last
-        else:
-            inside = [last]
-        parts.extend(inside)
-        ones.extend([False] * len(inside))
-        fill_zone()
+        add_zones([*inside, last], is_one=False)
         if place < distinct.shape[0]:
-            parts.append(float(distinct[place]))
-            ones.append(True)
-            fill_zone()
+            add_zones([float(distinct[place])], is_one=True)
         first = place + 1
     return parts, ones, False
 
@@ -243,13 +233,14 @@ def own_zone_map(columns: Columns, edges: Edges, map: Any = map) -> ZoneMap:
         if n_parts[j]:
             first_codes[j, 1 : n_parts[j]] = columns.codes_up_to(j, edges.upper[j, : n_parts[j] - 1]) + 1
     part = write_parts(columns, first_codes, n_parts, map)
+    made = _make_map(edges, part, first_codes)
     if is_on_disk(part):  # lookups of listed rows would read the disk at random
-        listed, ends = np.zeros((k, 2, 1), np.uint32), np.zeros((k, 4), np.int64)
-        ends[:, 2] = _NONE_LISTED
+        made.ends[:, 2] = _NONE_LISTED
     else:
         listed, ends = list_ends(part, n_parts, _LISTED_AT_ENDS)
+        made = made._replace(listed=listed, ends=ends)
     shift = np.array([max(0, int(n).bit_length() - _CELL_BITS) for n in n_codes], np.int64)
-    return _make_map(edges, part, first_codes, listed, ends, shift)
+    return made._replace(shift=shift)
 
 
 def searcher_zone_map(edges: Edges) -> ZoneMap:
@@ -261,18 +252,11 @@ def searcher_zone_map(edges: Edges) -> ZoneMap:
     width = np.where(is_empty, 0, np.where(edges.alone, 1, CODES))
     first_codes = np.zeros((k, most + 1), np.int64)
     np.cumsum(width, axis=1, out=first_codes[:, 1:])
-    none = np.zeros((k, 2, 1), np.uint32), np.zeros((k, 4), np.int64)
-    return _make_map(edges, np.empty((0, k), np.uint16), first_codes, *none, np.zeros(k, np.int64))
+    return _make_map(edges, np.empty((0, k), np.uint16), first_codes)
 
 
-def _make_map(
-    edges: Edges,
-    part: NDArray[np.uint16],
-    first_codes: NDArray[np.int64],
-    listed: NDArray[np.uint32],
-    ends: NDArray[np.int64],
-    shift: NDArray[np.int64],
-) -> ZoneMap:
+def _make_map(edges: Edges, part: NDArray[np.uint16], first_codes: NDArray[np.int64]) -> ZoneMap:
+    """Return a zone map without lists of rows."""
     k = edges.n_zones.shape[0]
     return ZoneMap(
         part=part,
@@ -281,9 +265,9 @@ def _make_map(
         by_category=np.zeros(k, np.bool_),
         exact=edges.exact,
         first_codes=first_codes,
-        shift=shift,
-        listed=listed,
-        ends=ends,
+        shift=np.zeros(k, np.int64),
+        listed=np.zeros((k, 2, 1), np.uint32),
+        ends=np.zeros((k, 4), np.int64),
         lists=np.empty((k, 0), np.uint64),
         firsts=np.zeros((k, 1), np.int64),
         joined=not_joined(part.shape[0]),

@@ -223,8 +223,8 @@ class LastingForest(_Lasting):
     plan : ForestPlan
     first, last : int
     n_side_by_side : int
-        Largest number of trees to grow at once (:func:`~dtrees.engine.shard.side_by_side.trees_side_by_side`,
-        :func:`~dtrees.engine.rows.forest_trees.trees_at_once`).
+        Largest number of trees to grow at once (:func:`~dtrees.engine.shard.tree.trees_side_by_side`,
+        :func:`~dtrees.engine.rows.tree.trees_at_once`).
     """
 
     def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int) -> None:

@@ -214,9 +214,7 @@ def refit_forest(
                 if criterion.measured == "leaves":
                     measured = measure_leaves(in_order, rows.by_target, criterion, *placed.of_leaves, threads)
                 else:
-                    left, right, start, stop = (np.ascontiguousarray(placed.records[name]) for name in ("left", "right", "start", "stop"))
-                    places = start.astype(np.int64), stop.astype(np.int64)
-                    measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, left, right, *places)
+                    measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, placed.records)
             made.append(_with_new_values(plan, decay, trees[number], placed, prepared, measured))
     return made
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import LimitsOfFit, Targets, limited_splits
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.outcome.beyond_sums import KnownSets
+from dtrees.engine.plan.node_limits import StoredSums, limited_splits
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Root
-from dtrees.engine.protocol.nodes import Splits, join_subtrees
+from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
 from dtrees.engine.shard.node_search import NodeTable
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
@@ -32,15 +33,10 @@ class Grower:
 
     Parameters
     ----------
-    rules : Rules
-    n_classes : int
-    n_columns : int
-        Number of columns that the tree may use.
+    plan : ForestPlan or BoostingPlan
     root : Root
     subtree_rows : int
         Nodes of up to this many rows are grown to their end by one shard.
-    targets : tuple of int
-        See :class:`~dtrees.engine.plan.plans.ForestPlan`.
     table : NodeTable, optional
         The node table of the tree with the root in it, if a shard has one.
 
@@ -48,37 +44,40 @@ class Grower:
     ----------
     table : NodeTable
         The places and properties of the nodes.
+    n_nodes : int
+        The number of nodes, excluding those below the nodes that a single shard grows.
+    origin : ndarray
+        The origin of each node, if leaves are limited (:mod:`dtrees.split.grow.best_first`).
+    to_grow : list of int
+        The nodes that are grown to their ends by one shard.
+    sets : KnownSets
+        The sets of categories that are known so far.
+    outside : list of (ndarray, ndarray)
+        Records of subtrees grown by one shard, and their rows out of sample.
     """
 
-    def __init__(
-        self,
-        rules: Rules,
-        n_classes: int,
-        n_columns: int,
-        root: Root,
-        subtree_rows: int,
-        targets: tuple[int, ...] = (),
-        table: NodeTable | None = None,
-    ) -> None:
-        self._limits, self._stops = LimitsOfFit(rules, n_classes).of_tree(root.sums, root.exponents, targets=Targets.unseen(targets))
+    def __init__(self, plan: ForestPlan | BoostingPlan, root: Root, subtree_rows: int, table: NodeTable | None = None) -> None:
+        rules = plan.rules
+        self._limits, self._stops = StoredSums.of(plan).limits(rules).of_tree(root.sums, root.exponents)
         self._most_splits = limited_splits(rules, root.n_in)
         self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # the first known splits
         self._subtree_rows = subtree_rows
-        self.n_drawn = min(self._stops.max_features, n_columns)
-        self._n_columns = n_columns
-        self._n = 1
+        self._n_columns = rules.columns_per_tree
+        self.n_drawn = min(self._stops.max_features, self._n_columns)
+        self.n_nodes = 1
         if table is None:
             table = NodeTable(root.sums.shape[0])
             table.open(root.n_in, root.n_rows, hashing.ROOT, root.sums)
         self.table = table
         self._records = np.zeros(64, NODE)  # without places, which the table has
         # Only if leaves are limited: the origin of each node, and the rank of its split, if it has one.
-        self._origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
-        self._origin[:1] = origins(1)
+        self.origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
+        self.origin[:1] = origins(1)
         self._found = empty_candidates(64, root.sums.shape[0])
         self._pending: list[int] = []  # nodes with a split
         self._subtrees: dict[int, Nodes] = {}
         self.to_grow: list[int] = []
+        self.sets, self.outside = KnownSets(), list[tuple[NDArray[Any], NDArray[np.uint32]]]()
         self._set_leaf(np.zeros(1, np.int64))
         self.to_search = self._sort_out(np.zeros(1, np.int64))
 
@@ -93,7 +92,7 @@ class Grower:
         if n > size:
             n = max(n, 2 * size)
             self._found = Candidates(*(_enlarge(array, n) for array in self._found))
-            self._records, self._origin, self._rank = (_enlarge(array, n) for array in (self._records, self._origin, self._rank))
+            self._records, self.origin, self._rank = (_enlarge(array, n) for array in (self._records, self.origin, self._rank))
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the new nodes that are to be searched; leaves and roots of subtrees are recorded elsewhere."""
@@ -116,7 +115,7 @@ class Grower:
         self._pending.extend(split.tolist())
         if self._most_splits:
             gains, ranks = self._found.records["gain"][split], np.empty(split.shape[0])
-            self._n_first = rank_splits(self._first, self._n_first, split, self._origin[split], gains, ranks)
+            self._n_first = rank_splits(self._first, self._n_first, split, self.origin[split], gains, ranks)
             self._rank[split] = ranks
         if self.n_drawn >= self._n_columns:
             return np.empty(0, np.int64)
@@ -135,9 +134,9 @@ class Grower:
             node = node[are_first(self._first, self._n_first, node, self._rank[node])]
         if not node.shape[0]:
             return None
-        left = self._n + 2 * np.arange(node.shape[0])
-        self._n += 2 * node.shape[0]
-        self._reserve(self._n)
+        left = self.n_nodes + 2 * np.arange(node.shape[0])
+        self.n_nodes += 2 * node.shape[0]
+        self._reserve(self.n_nodes)
         found, left_sums = self._found.records[node], self._found.left[node]
         splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
         records, table, right = self._records, self.table, left + 1
@@ -149,7 +148,7 @@ class Grower:
         if self._most_splits:
             for side in range(2):
                 for name, values in (("parent", node), ("side", side), ("rank", self._rank[node])):
-                    self._origin[name][left + side] = values
+                    self.origin[name][left + side] = values
         # Numbers of rows are known before their places, and suffice to sort out the children.
         table.start[left], table.in_stop[left] = 0, splits.n_left
         table.start[right], table.in_stop[right] = splits.n_left, table.in_stop[node] - table.start[node]
@@ -157,10 +156,6 @@ class Grower:
         self._set_leaf(children)
         self.to_search = self._sort_out(children)
         return splits
-
-    def origin_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the origins of nodes."""
-        return self._origin[nodes]
 
     def first_splits(self) -> NDArray[Any]:
         """Return the first known splits of the tree."""
@@ -176,13 +171,48 @@ class Grower:
         records["start"], records["in_stop"], records["stop"] = self.places(nodes)
         return records
 
+    def about(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers of rows, the sums and the depths of nodes."""
+        start, _, stop = self.places(nodes)
+        return stop - start, self.table.sums[nodes], self.table.depth[nodes]
+
+    def settle(self, nodes: NDArray[np.int64], thresholds: NDArray[np.float64]) -> None:
+        """Set the thresholds of nodes that have been split, if these are known only afterwards."""
+        self._records["threshold"][nodes] = thresholds
+
+    def deal(self, first: int, n_shards: int, most_rows: int, to_one: bool = False) -> list[list[NDArray[np.int64]]]:
+        """Deal the nodes to be grown to shards; return the nodes of each shard, batch by batch.
+
+        The shards get nodes in turn from number ``first`` on, in descending order of size, or that shard gets all. A batch has about
+        ``most_rows`` rows, or one node.
+        """
+        if not self.to_grow:
+            return []
+        nodes = np.array(self.to_grow, np.int64)
+        sizes = self.about(nodes)[0]
+        order = np.argsort(-sizes, kind="stable")
+        nodes, shard = nodes[order], (first + np.arange(nodes.shape[0]) * (not to_one)) % n_shards
+        cuts = np.flatnonzero(np.diff(np.cumsum(sizes[order]) // max(1, most_rows))) + 1
+        batches = zip(np.split(nodes, cuts), np.split(shard, cuts), strict=True)
+        return [[some[of_shard == i] for i in range(n_shards)] for some, of_shard in batches]
+
     def attach(self, nodes: list[int], subtrees: list[Nodes]) -> None:
         """Insert subtrees grown elsewhere, each in place of a node."""
         self._subtrees.update(zip(nodes, subtrees, strict=True))
 
+    def attach_delegated(self, nodes: NDArray[np.int64], grown: DelegatedNodes) -> None:
+        """Insert subtrees that a shard has grown, with their sets of categories and rows out of sample."""
+        subtrees = [packed.unpacked() for packed in grown.subtrees]
+        self.attach(nodes.tolist(), subtrees)
+        for subtree, outside, sets in zip(subtrees, grown.outside, grown.sets, strict=True):
+            self.sets.add(subtree.records, sets)
+            if outside.shape[0]:
+                self.outside.append((subtree.records, outside))
+
     def arrange(self) -> Nodes:
         """Return all nodes in preorder."""
-        return join_subtrees(Nodes(self.records_of(np.arange(self._n)), self.table.sums[: self._n]), self._subtrees)
+        n = self.n_nodes
+        return join_subtrees(Nodes(self.records_of(np.arange(n)), self.table.sums[:n]), self._subtrees)
 
 
 def merge(found: list[tuple[Candidates, NDArray[np.int64]]]) -> Candidates:

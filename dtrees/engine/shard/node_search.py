@@ -22,7 +22,6 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
 from dtrees.split.numbers.hashing import child_paths
 from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
-from dtrees.split.search.categories import NodesByCategory
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
@@ -34,6 +33,10 @@ from dtrees.split.zones.sums import MAX_PACKED_ROWS
 _NOTHING = np.empty(0, np.int64)
 #: The depth of nodes of a level that are not searched.
 _NOT_SEARCHED = np.iinfo(np.int64).max
+
+
+#: Where the rows in sample of nodes end, and where all of their rows end.
+Stops = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class NodeTable:
@@ -52,19 +55,12 @@ class NodeTable:
         self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
         self.path[0], self.sums[0] = path, sums
 
-    def divide(
-        self,
-        nodes: NDArray[np.int64],
-        left: NDArray[np.int64],
-        left_in_stop: NDArray[np.int64],
-        left_stop: NDArray[np.int64],
-        by_level: bool = False,
-    ) -> None:
+    def divide(self, nodes: NDArray[np.int64], left: NDArray[np.int64], left_stops: Stops, by_level: bool = False) -> None:
         """Add the children of nodes, without their sums. The children ``left`` end at the given places; the right ones follow them.
 
         ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
         """
-        right, n = left + 1, nodes.shape[0]
+        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
         self.reserve(int(right.max(initial=0)) + 1)
         start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
         self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
@@ -87,10 +83,6 @@ class NodeTable:
         for name in ("depth", "path", "sums"):
             getattr(one, name)[mine] = getattr(self, name)[nodes]
         return one, moved
-
-    def by_category(self, nodes: NDArray[np.int64], which: NDArray[np.int64], columns: NDArray[np.int32]) -> NodesByCategory:
-        """Return the arrays that kernels need of nodes that are split, some of them by categories."""
-        return NodesByCategory(which, np.ascontiguousarray(columns), self.in_stop[nodes], self.sums[nodes], self.path[nodes])
 
     def reserve(self, n: int) -> None:
         """Allocate ``n`` nodes."""
@@ -115,6 +107,8 @@ class NodeSearch:
     ----------
     by_sums : bool
         Whether splits of the tree are found by zone sums.
+    places : ndarray of int64
+        The places of the shard's columns that the tree may use.
     """
 
     def __init__(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
@@ -156,11 +150,11 @@ class NodeSearch:
         """
         shard_columns = self._shard_columns
         self._nodes, self._levels = nodes, levels
-        self._places = shard_columns.places if pool is shard_columns.everything else shard_columns.places_among(pool)
-        self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS and self._places.shape[0] > 0
-        self._pool = pool if shard_columns.ids.shape[0] == shard_columns.n_columns_total else self._places.astype(np.int32)
+        self.places = shard_columns.places if pool is shard_columns.everything else shard_columns.places_among(pool)
+        self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS and self.places.shape[0] > 0
+        self._pool = pool if shard_columns.ids.shape[0] == shard_columns.n_columns_total else self.places.astype(np.int32)
         self._last_level = _NOTHING, _NOTHING
-        self._begin: tuple[Any, ...] | None = workspace, categorical, (self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
+        self._begin: tuple[Any, ...] | None = workspace, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     def _sums(self) -> ZoneSums:
         """Return the zone sums of the tree, which are created on first use."""
@@ -172,11 +166,6 @@ class NodeSearch:
             self._zone_sums.start(*tree)
         assert self._zone_sums is not None
         return self._zone_sums
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """The places of the shard's columns that the tree may use."""
-        return self._places
 
     def sum_slots(self, n_threads: int, most_splits: int) -> SumSlots:
         """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of so many splits, 0 if these are not limited."""
@@ -227,7 +216,7 @@ class NodeSearch:
         depth = np.where(np.isin(every, nodes), table.depth[every], _NOT_SEARCHED)
         places = list(zip(*(array.tolist() for array in (table.start[every], table.in_stop[every], table.stop[every], depth)), strict=True))
         sizes = table.in_stop[nodes] - table.start[nodes]
-        n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self._places.shape[0] // GROW_CELLS_BY_SUMS)
+        n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
         roots = Roots(places, table.path[every], table.sums[every], origins(every.shape[0]))
         held = slots[np.searchsorted(level, parents)]
         sums = partial(self._sums().sum_slots, n_threads, self._shard_columns.ids, held)
@@ -282,8 +271,8 @@ class NodeSearch:
         n_drawn = min(context.stops.max_features, context.pool.shape[0])
         if n_drawn < context.pool.shape[0]:
             return pair_drawn(context.keys[0], self._nodes.path[nodes], context.pool.copy(), n_drawn, self._shard_columns.place_of)
-        pairs = np.empty((nodes.shape[0], self._places.shape[0], 2), np.int64)
-        pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], self._places
+        pairs = np.empty((nodes.shape[0], self.places.shape[0], 2), np.int64)
+        pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], self.places
         return pairs.reshape(-1, 2)
 
 

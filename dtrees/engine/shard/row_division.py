@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,18 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits
 from dtrees.engine.protocol.nodes import RouteBits
+from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.places import bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.node.limits import SplitLimits
-from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, mark_many
+from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, divide_many, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
-from dtrees.split.search.categories import ORDER, NodesByCategory, find_subsets, mark_by_category, write_sets
-from dtrees.split.search.scratch import Scratch
+from dtrees.split.search.categories import ORDER, find_subsets, write_sets
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
+
+#: The first place of each node, the place after its rows in sample, and the place after all of its rows.
+Places = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def mark_by_threshold(
@@ -32,55 +33,41 @@ def mark_by_threshold(
     step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
     n_bytes[by_set] = 0
     chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-    tasks = np.array(chunks, np.int64).reshape(-1, 3)
-    marks = RouteBits(bits, offsets)
-    threads.share(
-        tasks.shape[0],
-        lambda queue, _: mark_many(queue, tasks, columns, splits, rows, marks),
-        most=1 + bits.shape[0] * 8 // THREAD_ROWS,
-    )
+    tasks, marks = np.array(chunks, np.int64).reshape(-1, 3), RouteBits(bits, offsets)
+
+    share_by_column(
+        threads, columns.codes, splits.column[tasks[:, 0]],
+        lambda queue, _, own: mark_many(queue, own, columns, splits, rows, marks),
+        [tasks], others=[columns.words], most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+    )  # fmt: skip
     return marks
 
 
-def mark_by_number(
-    threads: Threads,
-    columns: AnyColumns,
-    rows: RowPartition,
-    splits: SplitsOfRows,
-    nodes: NodesByCategory,
-    limits: SplitLimits,
-    key: np.uint64,
-    scratch: Sequence[Scratch],
-    marks: RouteBits,
-) -> None:
-    """Set in ``marks`` the bits of the rows that splits on categories send left; while a tree grows, such a split is given by its code.
+def divide_rows(
+    threads: Threads, rows: RowPartition, places: Places, marks: RouteBits, spare: RowPartition, rows_only: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Divide the rows of nodes at these places; return where the left children end, in sample and in all.
 
-    ``key`` is the key of the tree's stream of random thresholds; each thread has its scratch space.
+    With ``rows_only``, the summands of rows are not moved.
     """
-    n = nodes.which.shape[0]
+    (start, in_stop, stop), (bits, offsets) = places, marks
+    left_in_stop, left_stop, tasks = divide_tasks(places, marks, threads.n_threads)
+    summed = start if rows_only else in_stop
     threads.share(
-        n,
-        lambda queue, thread: mark_by_category(queue, nodes, splits, columns, rows, limits, key, scratch[thread], marks),
-        most=min(n, 1 + int((splits.stop - splits.start)[nodes.which].sum()) // THREAD_ROWS),
+        tasks.shape[0],
+        lambda queue, _: divide_many(queue, tasks, bits, offsets, rows, start, summed, stop, spare),
+        most=1 + int((stop - start).sum()) // THREAD_ROWS,
     )
+    return left_in_stop, left_stop
 
 
-def divide_tasks(
-    start: NDArray[np.int64],
-    in_stop: NDArray[np.int64],
-    stop: NDArray[np.int64],
-    bits: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    n_threads: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def divide_tasks(places: Places, marks: RouteBits, n_threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the places of the children of nodes, and the tasks that move their rows there.
 
     Parameters
     ----------
-    start, in_stop, stop : ndarray of int64, shape (n,)
-        Places of the nodes.
-    bits, offsets : ndarray
-        Bit k of node i, counted from byte ``offsets[i]`` on, is set if the row at its place k goes left.
+    places : tuple of ndarray of int64, shape (n,)
+    marks : RouteBits
     n_threads : int
 
     Returns
@@ -90,6 +77,7 @@ def divide_tasks(
     tasks : ndarray of int64, shape (n_tasks, 6)
         See :func:`~dtrees.split.node.partition.divide_many`.
     """
+    (start, in_stop, stop), (bits, offsets) = places, marks
     counts = count_left(bits, offsets, start, in_stop, stop)
     left_in_stop, left_stop = start + counts[:, 0], start + counts[:, 1]
     large = (stop - start >= SPREAD_ROWS) & (n_threads > 1)

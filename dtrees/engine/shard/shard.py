@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -202,9 +203,9 @@ class Shard(FitShard):
         # The zone sums of one tree take as much memory as everything else of many trees.
         fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
-        n_workspaces = min(n_trees, self.n_threads)
+        n_workspaces = min(n_trees, self._threads.n_threads)
         alone = n_trees == 1 and not turns
-        threads = [self._threads if alone else Threads(self.n_threads // n_workspaces) for _ in range(n_workspaces)]
+        threads = [self._threads if alone else Threads(self._threads.n_threads // n_workspaces) for _ in range(n_workspaces)]
         self._free = [Workspace(own, make_runner(columns), by_turns=turns) for own in threads]
         for tree, workspace in zip(self.trees, self._free, strict=False):
             tree.workspace = workspace
@@ -213,11 +214,6 @@ class Shard(FitShard):
         for workspace in self._free:
             if workspace.threads is not self._threads:
                 workspace.threads.close()
-
-    @property
-    def n_threads(self) -> int:
-        """The number of threads over which the work of a step is distributed."""
-        return self._threads.n_threads
 
     def give_up(self) -> None:
         """Have the threads that grow a tree stop soon. Called by another thread; the shard is not used afterwards."""
@@ -306,11 +302,8 @@ class Shard(FitShard):
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
         self._closings = {}
         programs = {index: self._by_turns(index, self.grow_of_forest(number, index)) for index, number in enumerate(range(first, last))}
-        trees: list[Tree] = yield from side_by_side(programs, share=self._share)
+        trees: list[Tree] = yield from side_by_side(programs, share=partial(self._threads.map, most=len(self._free)))
         return trees
-
-    def _share(self, function: Any, slots: Sequence[int]) -> None:
-        self._threads.map(function, slots, most=len(self._free))
 
     def _by_turns(self, index: int, program: Steps[Tree]) -> Steps[Tree]:
         """Take the steps of a tree, each with a workspace that no other tree uses meanwhile."""

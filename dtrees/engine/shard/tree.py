@@ -21,31 +21,40 @@ The single shard with all columns takes no steps, and grows the tree by one call
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets
+from dtrees.engine.outcome.beyond_sums import KnownSets, measure_leaves, measure_nodes
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
-from dtrees.engine.plan.node_limits import subtree_rows
+from dtrees.engine.plan.node_limits import constraints_of, criterion_of, n_sums_of, subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
-from dtrees.engine.protocol.nodes import RouteBits, Splits
+from dtrees.engine.protocol.nodes import NO_SUBTREES, RouteBits, Splits
 from dtrees.engine.shard.grower import Grower, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
-from dtrees.engine.shard.tree_state import DelegatedNodes, TreeState
+from dtrees.engine.shard.tree_state import TreeState
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.grow.best_first import merge_rows
+from dtrees.split.grow.best_first import merge_rows, origins
+from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.records import Nodes
-from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
+from dtrees.split.policy import (
+    DELEGATED_COLUMNS,
+    DELEGATED_PARTS,
+    FOREST_BYTES_PER_ROW,
+    FOREST_MIN_BYTES,
+    MOST_TREES_SIDE_BY_SIDE,
+    SHARED_CELLS,
+)
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
-_NOTHING = np.empty(0, np.int64)
+_NOTHING, _ROOT_ORIGIN = np.empty(0, np.int64), origins(1)
 
 
 class GrownTree(NamedTuple):
@@ -65,7 +74,8 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     if rows_set_aside(shards, rows) < shards.n_rows:
         return alone(tree_steps(shards, rows, number, output, learning_rate))
     root = rows.open(number, output, by_levels=False)
-    nodes = _as_wanted(plan, rows, rows.grow_roots(rows.whole(root))[0], root)
+    whole = Roots([(0, root.n_in, root.n_rows, 0)], rows.nodes.path[:1], rows.nodes.sums[:1], _ROOT_ORIGIN)
+    nodes = _as_wanted(plan, rows, rows.grow_roots(whole)[0], root)
     sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
     measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
     return _ended(plan, root, nodes, sets, measured, learning_rate)
@@ -93,9 +103,9 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
     growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
-    sets = (yield from _find_sets(shards, rows, nodes, growth.sets)) if plan.rules.categorical else None
+    sets = (yield from _find_sets(shards, rows, nodes, growth.grower.sets)) if plan.rules.categorical else None
     measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
-    for records, outside in growth.outside:
+    for records, outside in growth.grower.outside:  # rows in sample are no longer needed
         rows.take_outside(records, outside)
     return _ended(plan, root, nodes, sets, measured, learning_rate)
 
@@ -150,28 +160,17 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
 
 
 class _Growth:
-    """The nodes of a tree that is grown level by level.
-
-    Attributes
-    ----------
-    sets : KnownSets
-        The sets of categories in subtrees grown by one shard.
-    outside : list of (ndarray, ndarray)
-        Records of such nodes, and their rows out of sample. These are moved to their places when the rows in sample are no longer needed.
-    """
+    """The nodes of a tree that is grown level by level."""
 
     def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
-        plan = shards.plan
-        n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._shards, self._rows, self._number = shards, rows, number
-        self._grower = Grower(plan.rules, n_classes, plan.rules.columns_per_tree, root, set_aside, targets, rows.nodes)
-        self.sets, self.outside = KnownSets(), list[tuple[Any, NDArray[np.uint32]]]()
+        self.grower = Grower(shards.plan, root, set_aside, rows.nodes)
         # Places and shards of the nodes that one shard has grown, ascending.
         self._start = self._stop = self._shard = _NOTHING
 
     def grow(self) -> Steps[Nodes]:
         """Grow all nodes; return them in preorder."""
-        shards, rows, grower, plan = self._shards, self._rows, self._grower, self._shards.plan
+        shards, rows, grower, plan = self._shards, self._rows, self.grower, self._shards.plan
         adds, needs_rows = isinstance(plan, BoostingPlan) or plan.out_of_bag, _needs_rows(plan)
         yield from self._search(_NOTHING, _NOTHING)
         while (splits := grower.choose()) is not None:
@@ -181,16 +180,16 @@ class _Growth:
             marks = yield from mark_steps(shards, rows, splits)
             rows.divide(splits, marks, rows_only=is_last)
             yield from self._search(splits.node, splits.left)
-        if grower.to_grow and shards.n_shards > 1:
+        if shards.n_shards > 1:
             yield from self._deal_out()
         elif grower.to_grow:
             some = np.array(grower.to_grow, np.int64)
-            grower.attach(grower.to_grow, rows.grow(some, grower.origin_of(some), grower.first_splits()))
+            grower.attach(grower.to_grow, rows.grow(some, grower.origin[some], grower.first_splits()))
         return grower.arrange()
 
     def _search(self, parents: NDArray[np.int64], left: NDArray[np.int64]) -> Steps[None]:
         """Find the best splits of nodes, children of ``parents``."""
-        shards, rows, grower, nodes = self._shards, self._rows, self._grower, self._grower.to_search
+        shards, rows, grower, nodes = self._shards, self._rows, self.grower, self.grower.to_search
         if not nodes.shape[0]:
             return
         rest = grower.accept(nodes, merge((yield from shards.gather("found", rows.find(nodes, parents, left)))))
@@ -200,15 +199,14 @@ class _Growth:
 
     def _deal_out(self) -> Steps[None]:
         """Have small nodes grown to their ends by one shard each."""
-        shards, number, nodes = self._shards, self._number, np.array(self._grower.to_grow, np.int64)
-        start, _, stop = self._grower.places(nodes)
-        order = np.argsort(start - stop, kind="stable")  # largest first
-        shard = np.full(nodes.shape[0], number % shards.n_shards)
-        if criterion_named(shards.plan.rules.criterion).measured != "nodes":  # one shard needs all rows to measure medians
-            shard[order] = (number + np.arange(nodes.shape[0])) % shards.n_shards
-        taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(shards))
-        for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
-            yield from self._grow_delegated([nodes[batch[shard[batch] == i]] for i in shards.everyone])
+        shards, grower = self._shards, self.grower
+        to_one = criterion_named(shards.plan.rules.criterion).measured == "nodes"  # one shard needs all rows to measure medians
+        batches = grower.deal(self._number, shards.n_shards, _rows_at_once(shards), to_one)
+        for groups in batches:
+            yield from self._grow_delegated(groups)
+        nodes = np.concatenate([_NOTHING, *(group for groups in batches for group in groups)])
+        shard = np.repeat(np.tile(shards.everyone, len(batches)), [group.shape[0] for groups in batches for group in groups])
+        start, _, stop = grower.places(nodes)
         order = np.argsort(start)
         self._start, self._stop, self._shard = start[order], stop[order], shard[order]
 
@@ -218,14 +216,9 @@ class _Growth:
         others = [i for i in shards.everyone if i != shards.shard]
         shared = {i: cast(Arrays, (rows.share_rows(groups[i]),)) for i in others if groups[i].shape[0]}
         sent = yield shards.step("shared", shared, others if mine.shape[0] else ())
-        own = rows.grow_delegated(mine, [one for (one,) in sent]) if mine.shape[0] else DelegatedNodes([], [], [])
+        own = rows.grow_delegated(mine, [one for (one,) in sent]) if mine.shape[0] else NO_SUBTREES
         for group, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
-            subtrees = [packed.unpacked() for packed in grown.subtrees]
-            self._grower.attach(group.tolist(), subtrees)
-            for subtree, outside, sets in zip(subtrees, grown.outside, grown.sets, strict=True):
-                self.sets.add(subtree.records, sets)
-                if outside.shape[0]:
-                    self.outside.append((subtree.records, outside))
+            self.grower.attach_delegated(group, grown)
 
     def growers_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
         """Return the shard that grew the subtree of each leaf, ``otherwise`` for leaves that all shards know."""
@@ -239,7 +232,8 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     """Return which rows splits send left, marked by the owners of the columns. ``sets`` are those of a finished tree to replay."""
     if shards.n_shards == 1:
         return rows.mark(splits, sets)
-    owner, sizes = shards.owner[splits.column], rows.sizes_of_marks(splits.node)
+    owner, table, nodes = shards.owner[splits.column], rows.nodes, splits.node
+    sizes = (table.stop[nodes] - table.start[nodes] + 7) // 8  # a bit for each row
     mine, own = owner == shards.shard, {}
     if mine.any():
         marks = rows.mark(splits.take(mine), None if sets is None else sets.take(np.flatnonzero(mine)))
@@ -274,19 +268,18 @@ def _measure(
 ) -> Steps[NDArray[np.float64] | Measured]:
     """Return the measurements of leaves or nodes of a tree, given its number and output; the shard that measures changes with the tree."""
     plan, (number, output), records = shards.plan, identity, nodes.records
-    one = number % shards.n_shards
-    if criterion_named(plan.rules.criterion).measured == "nodes":
-        children = records["left"].astype(np.int32), records["right"].astype(np.int32)
-        places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
-        return (yield from shards.of_one("leaves", one, lambda: rows.measure_nodes(*children, *places)))
+    one, criterion, threads = number % shards.n_shards, criterion_of(plan.rules), rows.workspace.threads
+    if criterion.measured == "nodes":
+        about = rows.rows, rows.labels, rows.targets, criterion, records
+        return (yield from shards.of_one("leaves", one, lambda: measure_nodes(*about)))
     _, start, in_stop, _ = places_of_leaves(records)
     if isinstance(plan, BoostingPlan):
-        return (yield from shards.of_one("leaves", one, lambda: rows.measure_steps(output, start, in_stop)))
+        return (yield from shards.of_one("leaves", one, lambda: rows.boosting.measure_leaves(output, rows.rows.rows, start, in_stop)))
     if shards.n_shards == 1 or growth is None:
-        return rows.measure_leaves(start, in_stop)
+        return measure_leaves(rows.rows, rows.labels, criterion, start, in_stop, threads)
     knows, n_values = growth.growers_of(start, one), plan.n_values
     mine = knows == shards.shard
-    replies = yield from shards.gather("leaves", rows.measure_leaves(start[mine], in_stop[mine]))
+    replies = yield from shards.gather("leaves", measure_leaves(rows.rows, rows.labels, criterion, start[mine], in_stop[mine], threads))
     mean, spread = np.empty((start.shape[0], n_values)), np.empty(start.shape[0])
     for shard, found in enumerate(replies):
         mean[knows == shard], spread[knows == shard] = found.center.reshape(-1, n_values), found.spread
@@ -333,3 +326,46 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
     if isinstance(rows.target, BoostingTarget):
         output = place % rows.target.raw.shape[0]
         rows.target.add_leaves(output, rows.rows.rows, start[leaf], np.ascontiguousarray(tree.value[leaf, 0]))
+
+
+def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:
+    """Return the number of trees that may grow side by side over shards, limited by the memory of their rows on each shard.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    n_rows : int
+    weighted : bool
+        Whether the rows have weights.
+    memory : float, default=inf
+        Bytes that are free, besides those for each row.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import Rules
+    >>> plan = ForestPlan(Rules("gini", max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
+    >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
+    [64, 11, 5]
+    >>> trees_side_by_side(plan, 20_000, weighted=False, memory=0)
+    3
+    """
+    state = FOREST_BYTES_PER_ROW * n_rows
+    budget = max(state, min(FOREST_MIN_BYTES, state + memory))
+    return int(min(MOST_TREES_SIDE_BY_SIDE, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
+
+
+def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
+    """Return the memory of an unfinished tree on a shard: its row partition, and its nodes."""
+    n_inside = n_rows if plan.n_draws is None else math.ceil(n_rows * -math.expm1(-plan.n_draws / n_rows))
+    n_in_partition = n_rows if plan.out_of_bag else n_inside
+    weighted = weighted or plan.n_draws is not None or plan.class_weight is not None
+    rules = plan.rules
+    n_leaves = n_inside // rules.min_samples_leaf
+    if rules.max_leaf_nodes is not None:
+        n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # best-first growth creates more leaves than remain
+    if rules.max_depth is not None and rules.max_depth < 40:
+        n_leaves = min(n_leaves, 2**rules.max_depth)
+    constraints = constraints_of(rules)
+    n_sums = n_sums_of(plan) + (0 if constraints is None else constraints.n_words)
+    amounts = 8 * len(plan.targets) * n_rows if plan.targets and not plan.n_classes and weighted else 0
+    return n_in_partition * (20 if weighted else 12) + amounts + 2 * n_leaves * (40 + 8 * n_sums) + 1

@@ -9,17 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
 from dtrees.engine.plan.node_limits import (
-    LimitsOfFit,
     StoredSums,
-    Targets,
     categories_of,
     constraints_of,
     criterion_of,
@@ -31,27 +28,28 @@ from dtrees.engine.plan.node_limits import (
     squares_of,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
-from dtrees.engine.protocol.nodes import PackedNodes, RouteBits, Splits
+from dtrees.engine.protocol.messages import Root, ShardsDisagree
+from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
-from dtrees.engine.shard.row_division import divide_tasks, find_sets, mark_by_number, mark_by_threshold
+from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_sums import Sizes
+from dtrees.engine.threads import Threads
 from dtrees.split.criteria.constraints import root_words
-from dtrees.split.grow.best_first import LeafBudget, make_budget, origins
+from dtrees.split.grow.best_first import LeafBudget, in_preorder, make_budget, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
-from dtrees.split.node.partition import SplitsOfRows
+from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
-from dtrees.split.search.categories import mark_by_sets
+from dtrees.split.search.categories import NodesByCategory, mark_by_category, mark_by_sets
 from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -59,7 +57,6 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 #: The best candidate for each node searched, and its place among the columns drawn for the node.
 Found = tuple[Candidates, NDArray[np.int64]]
 _NOTHING = np.empty(0, np.int64)
-_ROOT_ORIGIN = origins(1)
 _NO_BUDGET = make_budget(0)
 
 
@@ -68,14 +65,6 @@ class SharedRows(NamedTuple):
 
     ids: NDArray[np.int32]
     columns: Columns
-
-
-class DelegatedNodes(NamedTuple):
-    """Subtrees; for each, its rows out of sample, leaf by leaf (only if they are needed), and its sets of categories."""
-
-    subtrees: list[PackedNodes]
-    outside: list[NDArray[np.uint32]]
-    sets: list[CategorySets]
 
 
 class TreeState:
@@ -99,6 +88,10 @@ class TreeState:
     rows : RowPartition
     nodes : NodeTable
     target : ForestTarget or BoostingTarget
+    labels : ndarray, shape (n_rows,)
+        The target of the table.
+    targets : ndarray of int64, shape (n_rows, n_targets), or None
+        Multi-output targets of the current tree (:class:`~dtrees.engine.shard.targets.scales.Prepared`).
     when_found : callable or None
         Called when all splits of the tree are found.
     """
@@ -116,16 +109,15 @@ class TreeState:
     ) -> None:
         self._plan = plan
         self.target = target
-        self._labels = labels
+        self.labels = labels
         self.take_columns(shard_columns, sums_zones)
-        self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
         self._stored = StoredSums.of(plan)
-        self._targets: NDArray[np.int64] | None = None
+        self.targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
-        self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
+        self._limits_of_fit = self._stored.limits(plan.rules, shard_columns.ids)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
@@ -140,7 +132,7 @@ class TreeState:
         """Begin the replay of a finished tree, given its place in its round, with all rows out of sample."""
         if isinstance(self.target, BoostingTarget) and place == 0:
             self.target.open_round()
-        n_rows = self._labels.shape[0]
+        n_rows = self.labels.shape[0]
         self._lay_out(n_rows, None, _NOTHING)
         partition.number(self.rows.rows)
         self.nodes.open(0, n_rows, hashing.ROOT, np.zeros(self.nodes.sums.shape[1], np.int64))
@@ -150,7 +142,7 @@ class TreeState:
 
         ``by_levels`` is False if the whole tree is grown by one call.
         """
-        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self.target.start(tree, output)
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self.targets = self.target.start(tree, output)
         inside = None if in_sample is None else in_sample.nonzero()[0]
         n_in = a.shape[0] if inside is None else inside.shape[0]
         n = a.shape[0] if self.target.keeps_out_of_sample else n_in
@@ -172,21 +164,15 @@ class TreeState:
             self.rows.g[n_in:] = self.rows.h[n_in:] = 0
         if self._levels.shape[0]:
             self.workspace.runner.forget()  # it refers to the levels, which depend on the redrawn weights
-        rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
-        many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self._targets)
+        rules = self._plan.rules
+        many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self.targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, several, noise)
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
         if not size and criterion_of(rules).task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)
-        seed = self.target.seed
-        self._pool = everything = self._shard_columns.everything
-        n_columns = everything.shape[0]
-        if rules.columns_per_tree < n_columns:
-            self._pool = hashing.tree_columns(seed, tree, n_columns, rules.columns_per_tree)
-        if self._draws:
-            node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
-            self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
+        self._draw_columns(tree)
+        self._most_splits = limited_splits(rules, n_in)
         if self._words.shape[0]:
             sums = np.concatenate([sums, self._words])
         self.nodes.open(n_in, n, hashing.ROOT, sums)
@@ -198,31 +184,48 @@ class TreeState:
         self._search.open(self.workspace, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents, noise=noise)
 
+    def _draw_columns(self, tree: int) -> None:
+        """Draw the columns of a tree, and set the keys of its nodes."""
+        seed, n_drawn = self.target.seed, self._plan.rules.columns_per_tree
+        self._pool = everything = self._shard_columns.everything
+        if n_drawn < everything.shape[0]:
+            self._pool = hashing.tree_columns(seed, tree, everything.shape[0], n_drawn)
+        if self._draws:
+            node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
+            self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
+
+    def open_nodes(
+        self,
+        tree: int,
+        root: Root,
+        nodes: NodeTable,
+        rows: RowPartition,
+        pure_by: NDArray[Any],
+        targets: NDArray[np.int64] | None,
+        threads: Threads,
+    ) -> None:
+        """Begin to grow some nodes of a tree, which have all rows of this shard; ``targets`` are as for :class:`Prepared`."""
+        self._draw_columns(tree)
+        self.targets, self._levels, self._most_splits = targets, _NOTHING, limited_splits(self._plan.rules, root.n_in)
+        self._limits, self._stops = self._limits_of_fit.of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
+        self._set_nodes(nodes, rows, pure_by, threads)
+
+    def _set_nodes(self, nodes: NodeTable, rows: RowPartition, pure_by: NDArray[Any], threads: Threads) -> None:
+        """Set the nodes to be grown, in a workspace of their own."""
+        self.nodes, self.rows, self._pure_by = nodes, rows, pure_by
+        self.workspace = Workspace(threads, SubtreeRunner(cast(Columns, self._shard_columns.columns)))
+        self._search.open(self.workspace, self._pool, nodes, self._levels, rows, Sizes(0), inherit=False)
+
     def checksum(self) -> int:
         """Return a checksum of the rows of a tree just begun."""
         checksum = int(partition.checksum(self.rows))
-        if self._targets is not None:  # rows carry only their numbers
-            checksum ^= int(partition.checksum(self.rows._replace(g=self._targets.ravel())))
+        if self.targets is not None:  # rows carry only their numbers
+            checksum ^= int(partition.checksum(self.rows._replace(g=self.targets.ravel())))
         return checksum
 
     def find_sets(self, splits: CategorySplits) -> CategorySets:
         """Return the categories that go left in splits of this shard's columns, after the tree is grown."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self.rows.rows, splits)
-
-    def measure_leaves(self, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> Measured:
-        """Return the mean target of leaves and the spread about it."""
-        return measure_leaves(self.rows, self._labels, criterion_of(self._plan.rules), start, in_stop, self.workspace.threads)
-
-    def measure_nodes(
-        self, left: NDArray[np.int32], right: NDArray[np.int32], start: NDArray[np.int64], in_stop: NDArray[np.int64]
-    ) -> Measured:
-        """Return the median target of all nodes of a tree in preorder, and the spread about it; see :func:`measure_nodes`."""
-        criterion = criterion_of(self._plan.rules)
-        return measure_nodes(self.rows, self._labels, self._targets, criterion, left, right, start, in_stop)
-
-    def measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the best steps of the leaves of a boosted tree before shrinkage."""
-        return self.boosting.measure_leaves(output, self.rows.rows, start, in_stop)
 
     @property
     def threads_of_whole(self) -> int:
@@ -241,10 +244,10 @@ class TreeState:
         if a is not None:
             if a is rows.g and b is rows.h:
                 return
-            self.rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
+            self.rows = RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
         elif rows.g.shape[0] != n or rows.h.shape[0] != (n if b.shape[0] else 0):
             self.rows = rows = partition.no_rows()
-            self.rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
+            self.rows = RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
 
     def find(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> Found:
         """Search nodes, children of ``parents``, whose left ones are ``left``."""
@@ -259,7 +262,7 @@ class TreeState:
         nodes, columns = splits.node, splits.column
         thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self.nodes
-        threads, categorical = self.workspace.threads, self._plan.rules.categorical
+        threads, categorical, rows = self.workspace.threads, self._plan.rules.categorical, self.rows
         of_rows = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left)
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
         marks = mark_by_threshold(threads, columns_here, self.rows.rows, of_rows, by_set if sets is None else sets.node)
@@ -267,35 +270,25 @@ class TreeState:
             side = np.empty(int(np.diff(columns_here.offsets).max(initial=0)) + 1, np.uint8)
             mark_by_sets(sets, of_rows, columns_here, self.rows.rows, side, marks)
         elif by_set.shape[0]:
-            scratch = [self._search.scratch_for(thread, self.workspace, self._limits) for thread in range(threads.n_threads)]
-            known = table.by_category(nodes, by_set, columns)
-            mark_by_number(threads, columns_here, self.rows, of_rows, known, self._limits, self._keys[1], scratch, marks)
+            limits, key, n = self._limits, self._keys[1], by_set.shape[0]
+            scratch = [self._search.scratch_for(thread, self.workspace, limits) for thread in range(threads.n_threads)]
+            known = NodesByCategory(by_set, np.ascontiguousarray(columns), table.in_stop[nodes], table.sums[nodes], table.path[nodes])
+            threads.share(
+                n,
+                lambda queue, thread: mark_by_category(queue, known, of_rows, columns_here, rows, limits, key, scratch[thread], marks),
+                most=min(n, 1 + int((of_rows.stop - of_rows.start)[by_set].sum()) // THREAD_ROWS),
+            )
         return marks
-
-    def sizes_of_marks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of bytes of the marks of nodes' splits: a bit for each row."""
-        return (self.nodes.stop[nodes] - self.nodes.start[nodes] + 7) // 8
 
     def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> NDArray[np.int64]:
         """Apply splits; return where the left children end. With ``rows_only``, the summands of rows are not moved."""
-        bits, offsets = marks
-        table, threads = self.nodes, self.workspace.threads
-        start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
-        left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, threads.n_threads)
-        summed, spare = start if rows_only else in_stop, self.workspace.spare_for(self.rows)
-        threads.share(
-            tasks.shape[0],
-            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self.rows, start, summed, stop, spare),
-            most=1 + int((stop - start).sum()) // THREAD_ROWS,
-        )
-        if not np.array_equal(left_in_stop - start, splits.n_left):
+        table, threads, nodes = self.nodes, self.workspace.threads, splits.node
+        places, spare = (table.start[nodes], table.in_stop[nodes], table.stop[nodes]), self.workspace.spare_for(self.rows)
+        left_in_stop, left_stop = divide_rows(threads, self.rows, places, marks, spare, rows_only)
+        if not np.array_equal(left_in_stop - places[0], splits.n_left):
             raise ShardsDisagree("the rows that a split sends left are not as many as its search counted")
-        table.divide(splits.node, splits.left, left_in_stop, left_stop, self._plan.rules.by_level)
+        table.divide(nodes, splits.left, (left_in_stop, left_stop), self._plan.rules.by_level)
         return left_stop
-
-    def whole(self, root: Root) -> Roots:
-        """Return the root of the tree as the single node to grow to its end."""
-        return Roots([(0, root.n_in, root.n_rows, 0)], self.nodes.path[:1], self.nodes.sums[:1], _ROOT_ORIGIN)
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends. This shard must have all columns.
@@ -307,6 +300,19 @@ class TreeState:
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
+    def grow_nodes(self, origin: NDArray[Any], first: NDArray[Any] | None = None) -> tuple[list[Nodes], list[CategorySets]]:
+        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return the sets of categories of each, too.
+
+        The parameters are those of :meth:`grow`.
+        """
+        n, rules = origin.shape[0], self._plan.rules
+        grown = self.grow(np.arange(1, n + 1), origin, first)
+        if self._most_splits:
+            grown = [in_preorder(nodes) for nodes in grown]
+        if not rules.categorical:
+            return grown, [NO_SETS] * n
+        return grown, [self.find_sets(splits_of_categories(nodes.records, rules)) for nodes in grown]
+
     def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
         workspace = self.workspace
@@ -315,8 +321,7 @@ class TreeState:
             self._manner_for, self._manner = wanted, self._manner_of(*wanted)
         n_threads, block_rows, share_rows = self._manner
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and those of lower-numbered threads
-        context = self._context()
-        most_splits = limited_splits(self._plan.rules, int(self.nodes.in_stop[0]))
+        context, most_splits = self._context(), self._most_splits
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = partial(self._search.sum_slots, n_threads, most_splits) if self._search.by_sums else None
@@ -339,7 +344,7 @@ class TreeState:
         by_ranks = self._levels.shape[0] > 0
         if self._plan.rules.random_splits:
             return not by_ranks and not self._plan.rules.categorical
-        return not by_ranks or self._targets is None
+        return not by_ranks or self.targets is None
 
     def _context(self) -> TreeContext:
         """Return the common inputs of all nodes of the tree."""
@@ -368,15 +373,13 @@ class TreeState:
         places = self._places_of(nodes)
         rows = self.rows.rows[places]
         one, moved = self._extract(nodes, places, shared)
-        grown = one.grow(np.arange(1, nodes.shape[0] + 1), origins(nodes.shape[0]))
+        grown, sets = one.grow_nodes(origins(nodes.shape[0]))
         self.rows.rows[places], self.rows.g[places] = rows[one.rows.rows], one.rows.g
         if self.rows.h.shape[0]:
             self.rows.h[places] = one.rows.h
-        outside, sets = [rows[:0]] * len(grown), [NO_SETS] * len(grown)
+        outside = [rows[:0]] * len(grown)
         for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
             records = subtree.records
-            if self._plan.rules.categorical:
-                sets[i] = one.find_sets(splits_of_categories(records, self._plan.rules))
             for name in ("start", "in_stop", "stop"):
                 records[name] = records[name].astype(np.int64) - by
             if self.target.keeps_out_of_sample:
@@ -400,11 +403,9 @@ class TreeState:
             categories = categories_of(self._plan.rules, everything, self._limits.categories.smooth)
             one._limits = self._limits._replace(categories=categories)
         h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
-        one.rows = partition.RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
-        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
-        one.nodes, moved = self.nodes.extract(nodes)
-        one.workspace = Workspace(self.workspace.threads, SubtreeRunner(assembled))
-        one._search.open(one.workspace, one._pool, one.nodes, one._levels, one.rows, Sizes(0), inherit=False)
+        own = RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
+        table, moved = self.nodes.extract(nodes)
+        one._set_nodes(table, own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.workspace.threads)
         return one, moved
 
     def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:

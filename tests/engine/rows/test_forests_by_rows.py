@@ -11,9 +11,9 @@ from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.protocol.exchange import Payload, Step, Turn, side_by_side
 from dtrees.engine.rows import whole, zone_edges
-from dtrees.engine.rows.forest_trees import trees_at_once
 from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.searcher import Searcher
+from dtrees.engine.rows.tree import trees_at_once
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread

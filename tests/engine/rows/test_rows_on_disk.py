@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine.rows import passes
-from dtrees.engine.rows.passes import by_column, by_rows
+from dtrees.engine.shard import passes
+from dtrees.engine.shard.passes import by_column, by_rows
 from dtrees.split.table.mmap_arrays import on_disk
 from tests.engine.problems import read_little_at_a_time
 

@@ -104,7 +104,7 @@ def search_in_levels(
         for which, parents in (np.array([0]), nothing), (np.array([1, 2]), np.array([0])):
             if parents.shape[0]:
                 rows = np.argsort(~goes_left, kind="stable")
-                nodes.divide(parents, which[:1], *2 * [np.array([goes_left.sum()])])
+                nodes.divide(parents, which[:1], (np.array([goes_left.sum()]),) * 2)
                 for node, inside in (1, goes_left), (2, ~goes_left):
                     nodes.sums[node] = a[inside].sum(), weights[inside].sum()
             partition = RowPartition(rows.astype(np.uint32), a[rows], b[rows] if b.shape[0] else b)

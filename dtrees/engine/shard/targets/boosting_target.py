@@ -51,7 +51,7 @@ class BoostingTarget:
     ----------
     plan : BoostingPlan
     known : BoostedRows
-        The results computed from all rows; ``held_out``, and ``scales.initial`` if it is by row, are restricted to these rows.
+        The results computed from all rows; ``held_out``, and ``initial`` if it is by row, are restricted to these rows.
     target, weight : ndarray
         For these rows.
     ranges : ndarray of int64, shape (n, 2)
@@ -74,7 +74,7 @@ class BoostingTarget:
     """
 
     keeps_out_of_sample = True
-    added = np.empty((0, 0), np.int64)  # there is one target
+    added, pure_by = np.empty((0, 0), np.int64), np.empty(0)  # there is one target, and it is not compared
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class BoostingTarget:
         threads: Threads,
     ) -> None:
         n = target.shape[0]
-        self.plan, self.scales, self._ranges, self._n_rows_total, self._threads = plan, known.scales, ranges, n_rows_total, threads
+        self.plan, self.scales, self._ranges, self._n_rows_total, self._threads = plan, known, ranges, n_rows_total, threads
         self.seed = hashing.as_seed(plan.seed)
         self.target, self.weight = by_output(target), combine_weights(weight, plan.class_weight, target)
         self.held_out, self._eligible = known.held_out, known.eligible
@@ -312,6 +312,10 @@ class BoostingTarget:
 
     def _scale(self, values: NDArray[np.float64], exponent: int, out: NDArray[np.int64]) -> None:
         self._threads.over_rows(lambda x, out: scale_into(x, exponent, out), (values, out), ADDITION_ROWS)
+
+    def find_pure(self, *rows_and_places: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return no nodes, as targets are not compared; see :meth:`.ForestTarget.find_pure`."""
+        return _ALL, _NO_TARGET
 
     def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
         """Return "g", "h", "step" or "weight" of some rows; see :meth:`~dtrees.engine.rows.rows_in_tree.RowsInTree.add_in_order`."""

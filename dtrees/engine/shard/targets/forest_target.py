@@ -48,7 +48,7 @@ class ForestTarget:
 
     Attributes
     ----------
-    target : ndarray of float64, shape (n_rows,)
+    pure_by : ndarray of float64, shape (n_rows,)
         Nodes in which it is constant are leaves: the target of the table or, if multi-output, numbers that identify distinct rows of
         targets.
     by_target : ndarray
@@ -62,13 +62,13 @@ class ForestTarget:
     def __init__(
         self, plan: ForestPlan, known: ForestRows, target: NDArray[Any], weight: NDArray[np.float64] | None, ranges: NDArray[np.int64]
     ) -> None:
-        self.plan, self.scales, self.keeps_out_of_sample = plan, known.scales, plan.out_of_bag
+        self.plan, self.scales, self.keeps_out_of_sample = plan, known._replace(numbers=_NONE, codes=_NONE), plan.out_of_bag
         self.seed = hashing.as_seed(plan.seed)
         self.weight = combine_weights(weight, plan.class_weight, target)
         if not plan.n_classes:  # rows of weight 0 may have targets beyond the scales
             target = without_absent(target, self.weight, self.scales.center)
         self.by_target = target if plan.targets else plain(target.astype(np.float64, copy=False))
-        self.target = known.numbers.astype(np.float64) if plan.targets else self.by_target
+        self.pure_by = known.numbers.astype(np.float64) if plan.targets else self.by_target
         self._codes = known.codes if plan.targets else known.codes.reshape(-1)
         if plan.targets and plan.n_classes:
             self._codes = np.ascontiguousarray(target + first_classes(plan.targets), np.int64)
@@ -108,8 +108,8 @@ class ForestTarget:
             exponents = (weight_exponent(one._by_tree),) * 2
         g, h = one.fix(exponents)
         if plan.targets:
-            return Prepared(one.in_sample, g, h, exponents, self.target, self.scales.levels, targets=one.added)
-        return Prepared(one.in_sample, g, h, exponents, self.target, self.scales.levels, spent=not self.scales.levels.shape[0])
+            return Prepared(one.in_sample, g, h, exponents, self.pure_by, self.scales.levels, targets=one.added)
+        return Prepared(one.in_sample, g, h, exponents, self.pure_by, self.scales.levels, spent=not self.scales.levels.shape[0])
 
     def draw(self, tree: int) -> None:
         """Draw the rows of a tree, if they are not drawn yet."""
@@ -120,7 +120,7 @@ class ForestTarget:
     @property
     def codes(self) -> NDArray[np.int64]:
         """The class numbers, or the ranks of targets, which are numbered consecutively over all outputs."""
-        return self._codes if self.plan.targets or self._codes.shape[0] else self.target.astype(np.int64)
+        return self._codes if self.plan.targets or self._codes.shape[0] else self.pure_by.astype(np.int64)
 
     def count_classes(self) -> NDArray[np.int64]:
         """Return the number of draws of each class, for each target, in the current tree."""
@@ -138,7 +138,7 @@ class ForestTarget:
         That is the sum of absolute targets, times weights; for multi-output targets, the largest of the sums. If a tree weighs classes by
         its own rows, the weights are those of the tree.
         """
-        n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        n_in = self.pure_by.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         weight = self._by_tree if self._by_tree is not None else self.weight if self._draws is None else self._counts
         size = 0.0
         if not (self.plan.targets and self.plan.n_classes):
@@ -202,9 +202,9 @@ class ForestTarget:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which nodes have a constant target over these rows, and the target of the first row of each node, NaN if it has none."""
         first, some = np.full(start.shape[0], np.nan), stop > start
-        first[some] = self.target[rows.rows[start[some]]]
+        first[some] = self.pure_by[rows.rows[start[some]]]
         pure = np.ones(start.shape[0], np.bool_)
-        pure[some] = find_pure(self.target, rows.rows, start[some], stop[some])
+        pure[some] = find_pure(self.pure_by, rows.rows, start[some], stop[some])
         return pure, first
 
     def state(self) -> list[NDArray[Any]]:

@@ -126,8 +126,8 @@ def many_sums(stored: StoredSums, rows: RowPartition, n_in: int, targets: NDArra
     return sums
 
 
-class BoostingScales(NamedTuple):
-    """Scales and totals of all rows in boosting.
+class BoostedRows(NamedTuple):
+    """The results computed from all rows in boosting, for all rows or for some.
 
     Attributes
     ----------
@@ -137,26 +137,15 @@ class BoostingScales(NamedTuple):
         The total weight of training rows, and of held-out rows.
     weight_exponent : int
         The exponent of the scale of weights, if quantiles depend on weights.
+    held_out : ndarray of bool, shape (n_rows,), or None
+        The rows that are only used for validation.
+    eligible : ndarray of uint8
+        A bit for each row of the table that may be drawn for a round; empty if all may.
     """
 
     initial: NDArray[np.float64]
     weights: NDArray[np.float64]
     weight_exponent: int
-
-
-class BoostedRows(NamedTuple):
-    """The results computed from all rows in boosting.
-
-    Attributes
-    ----------
-    scales : BoostingScales
-    held_out : ndarray of bool, shape (n_rows,), or None
-        The rows that are only used for validation.
-    eligible : ndarray of uint8
-        A bit for each row that may be drawn for a round; empty if all may.
-    """
-
-    scales: BoostingScales
     held_out: NDArray[np.bool_] | None
     eligible: NDArray[np.uint8]
 
@@ -180,7 +169,7 @@ def find_boosted_rows(
         exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
     weights = weight_of(target.shape[0], weight, train), 0.0 if held_out is None else weight_of(target.shape[0], weight, held_out)
     eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
-    return BoostedRows(BoostingScales(np.array(initial, np.float64), np.array(weights), exponent), held_out, eligible)
+    return BoostedRows(np.array(initial, np.float64), np.array(weights), exponent, held_out, eligible)
 
 
 def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
@@ -233,8 +222,8 @@ def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.
 _NONE, _NO_CODES = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
 
-class ForestScales(NamedTuple):
-    """Scales and constants that all trees of a forest share.
+class ForestRows(NamedTuple):
+    """The results computed from all rows in a forest, for all rows or for some.
 
     Attributes
     ----------
@@ -246,33 +235,22 @@ class ForestScales(NamedTuple):
         The exponent of the scale of out-of-bag sums.
     drawing : Drawing or None
         None if trees use all rows.
-    levels : ndarray of int64
-        See :class:`~dtrees.engine.shard.targets.scales.Prepared`.
-    """
-
-    center: NDArray[np.float64]
-    exponents: tuple[int, int]
-    vote_exponent: int
-    drawing: Drawing | None
-    levels: NDArray[np.int64] = _NONE
-
-
-class ForestRows(NamedTuple):
-    """The results computed from all rows in a forest, for all rows or for some.
-
-    Attributes
-    ----------
-    scales : ForestScales
     before : ndarray of int64, shape (n_groups, n_ranges)
         See :class:`~dtrees.engine.plan.row_draws.RowDraws`.
+    levels : ndarray of int64
+        See :class:`~dtrees.engine.shard.targets.scales.Prepared`.
     numbers : ndarray, shape (n_rows,) or (0,)
         For multi-output targets, a number for each distinct row of targets.
     codes : ndarray of int64, shape (n_rows, n_targets) or (0, 0)
         The ranks of targets, if there are levels.
     """
 
-    scales: ForestScales
+    center: NDArray[np.float64]
+    exponents: tuple[int, int]
+    vote_exponent: int
+    drawing: Drawing | None
     before: NDArray[np.int64]
+    levels: NDArray[np.int64] = _NONE
     numbers: NDArray[Any] = _NONE
     codes: NDArray[np.int64] = _NO_CODES
 
@@ -309,7 +287,7 @@ def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.
     largest = 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
     vote_exponent = 40 - math.frexp(largest)[1]  # for up to 2**22 trees
     numbers = numbered(target) if plan.targets else _NONE
-    return ForestRows(ForestScales(center, exponents, vote_exponent, drawing, levels), before, numbers, codes)
+    return ForestRows(center, exponents, vote_exponent, drawing, before, levels, numbers, codes)
 
 
 def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -137,12 +137,6 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
         finish(queue)
 
 
-def no_sets(n_nodes: int) -> SetsOfTree:
-    """Return the value for a tree without sets."""
-    none = np.empty(0, np.int64)
-    return SetsOfTree(none, np.empty((0, 0), np.uint32), np.full(n_nodes, -1), none, np.empty(0, np.uint32))
-
-
 @kernel
 def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
     """Add to ``total`` the value of each row's leaf in a finished tree, by several threads.
