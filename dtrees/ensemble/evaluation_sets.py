@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -124,19 +125,9 @@ def check_set(name: str, n_rows: int, is_weighted: bool) -> None:
 
 
 def make_block(
-    X: Any,
-    y: Any,
-    weight: Any,
-    base_margin: Any = None,
-    *,
-    schema: Schema,
-    classes: NDArray[Any] | list[NDArray[Any]] | None,
-    set_name: str,
-    columns: str = "",
-    n_targets: int = 1,
-    start: Start | None = None,
+    X: Any, y: Any, weight: Any, base_margin: Any = None, *, of: EvalSet, schema: Schema, classes: Any, n_targets: int = 1
 ) -> Block:
-    """Encode rows of an evaluation set.
+    """Encode rows of an evaluation set (``of``, whose own rows are not used).
 
     Raises
     ------
@@ -145,10 +136,10 @@ def make_block(
     """
     try:
         matrix = schema.matrix(X)
-        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets, columns)
-        margin = None if start is None else np.ascontiguousarray(start(X, base_margin).T)
+        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets, of.columns)
+        margin = None if of.start is None else np.ascontiguousarray(of.start(X, base_margin).T)
     except ValueError as error:
-        raise ValueError(f"eval_set {set_name!r}: {error}") from error
+        raise ValueError(f"eval_set {of.name!r}: {error}") from error
     return Block(matrix, y, weight, margin)
 
 
@@ -263,9 +254,8 @@ class Evaluation(ABC):
     def __init__(self, about: LocalSets) -> None:
         self.sets = about.names
         self.metrics = tuple(metric.name for metric in about.metrics)
-        self._set_of_block = np.array(about.set_of_block)
         self._measured = about.metrics
-        self._rows: list[Rows] | None = None
+        self._blocks_of_sets = [np.flatnonzero(np.equal(about.set_of_block, j)).tolist() for j in range(len(about.names))]
 
     @abstractmethod
     def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
@@ -277,22 +267,20 @@ class Evaluation(ABC):
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
         """Return the metrics after each round from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
-        if self._rows is None and any(metric.needs_rows for metric in self._measured):
-            self._rows = self._by_set(self._targets())
         said = self._ask(rounds, initial, first)
         scores = np.empty((len(said), len(self.sets), len(self.metrics)))
         for i, j, k in np.ndindex(scores.shape):
-            partials = [said[i][block][k] for block in np.flatnonzero(self._set_of_block == j)]
-            metric = self._measured[k]
-            scores[i, j, k] = metric.value(partials, self._rows[j] if metric.needs_rows and self._rows is not None else None)
+            partials = [said[i][block][k] for block in self._blocks_of_sets[j]]
+            scores[i, j, k] = self._measured[k].value(partials, lambda j=j: self._rows[j])
         return scores
 
-    def _by_set(self, rows: list[Rows]) -> list[Rows]:
-        joined: list[Rows] = []
-        for j in range(len(self.sets)):
-            mine = [rows[block] for block in np.flatnonzero(self._set_of_block == j)]
-            weights = [weight for _, weight in mine if weight is not None]
-            joined.append((np.concatenate([y for y, _ in mine]), np.concatenate(weights) if weights else None))
+    @cached_property
+    def _rows(self) -> list[Rows]:
+        """The targets and weights of each set, fetched when a metric first asks for them."""
+        rows, joined = self._targets(), []
+        for blocks in self._blocks_of_sets:
+            targets, weights = zip(*(rows[block] for block in blocks), strict=True)
+            joined.append((np.concatenate(targets), None if weights[0] is None else np.concatenate(weights)))
         return joined
 
 

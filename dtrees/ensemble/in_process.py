@@ -101,9 +101,8 @@ class Backend:
         for given in sets:
             X, y, weight, base_margin = in_memory(given.X, given.y, given.weight, given.base_margin)
             block = make_block(
-                checked_table(X), y, weight, base_margin, schema=table.schema, classes=table.classes, set_name=given.name,
-                columns=given.columns, n_targets=table.n_targets, start=given.start,
-            )  # fmt: skip
+                checked_table(X), y, weight, base_margin, of=given, schema=table.schema, classes=table.classes, n_targets=table.n_targets
+            )
             check_set(given.name, len(block.y), has_weight(block))
             blocks.append(block)
         names = tuple(given.name for given in sets)

@@ -1,7 +1,7 @@
 """Metrics of predictions: the named values of ``eval_metric`` and ``scoring``, and the user's own functions.
 
-Rows of evaluation sets are in blocks, in this process or on workers. A metric evaluates each block separately (:meth:`Metric.partial`) and
-combines the results (:meth:`Metric.value`). There are two kinds:
+Rows of evaluation sets are in blocks, in this process or on workers. A metric evaluates each block separately (``partial``) and combines
+the results in row order (``value``), with the targets and weights of all rows if it asks for them (``rows()``). There are two kinds:
 
 means
     weighted means over rows. The sums are exact (:mod:`~dtrees.ensemble.objective.kernels`), so that they do not depend on blocks, and
@@ -31,7 +31,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,31 +67,12 @@ class Block:
         return replace(self, y=np.ascontiguousarray(self.y[:, k]), margin=None)
 
 
-class Metric(Protocol):
-    """A number that evaluates the predictions of all rows of a set."""
-
-    @property
-    def name(self) -> str:
-        """The name of the metric."""
-
-    @property
-    def needs_rows(self) -> bool:
-        """Whether :meth:`value` needs the targets and weights of all rows."""
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the partial result of one block, whose raw predictions have the shape (K, n)."""
-
-    def value(self, partials: Sequence[Any], rows: tuple[NDArray[Any], NDArray[np.float64] | None] | None) -> float:
-        """Combine the partial results of all blocks, in row order; ``rows`` has all targets and weights, if needed."""
-
-
 @dataclass(frozen=True)
 class MeanMetric:
     """The weighted mean of a term, or its square root."""
 
     name: str
     link: LinkedLoss
-    needs_rows: bool = False
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the sums of weighted terms and of weights."""
@@ -111,7 +92,6 @@ class R2:
 
     link: LinkedLoss
     name: str = "r2"
-    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the weighted sum of squared errors."""
@@ -121,7 +101,7 @@ class R2:
         """Compare the sum with the squared deviations from the mean; if these are 0, return 1 for perfect predictions, otherwise 0."""
         from dtrees.ensemble.objective.kernels import ratio
 
-        y, weight = rows
+        y, weight = rows()
         deviation = y - ratio(*_weighted_sums(y, weight))
         error, squares = sum(partials), _weighted_sums(deviation * deviation, weight)[0]
         return 1.0 - ratio(error, squares) if squares else float(error == 0)
@@ -131,18 +111,9 @@ class R2:
 class MeanOverTargets:
     """The mean of a metric over multi-output targets, like scikit-learn's ``multioutput="uniform_average"``."""
 
+    name: str
     by_target: tuple[Metric, ...]
     outputs: tuple[slice, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of the metric."""
-        return self.by_target[0].name
-
-    @property
-    def needs_rows(self) -> bool:
-        """The same as for a single target."""
-        return self.by_target[0].needs_rows
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the partial results of each target."""
@@ -152,8 +123,8 @@ class MeanOverTargets:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Return the mean over targets."""
-        by_target = [None if rows is None else (rows[0][:, k], rows[1]) for k in range(len(self.by_target))]
-        values = [metric.value([part[k] for part in partials], by_target[k]) for k, metric in enumerate(self.by_target)]
+        each = enumerate(self.by_target)
+        values = [metric.value([part[k] for part in partials], lambda k=k: (rows()[0][:, k], rows()[1])) for k, metric in each]
         return sum(values) / len(values)
 
 
@@ -163,7 +134,6 @@ class Auc:
 
     link: LinkedLoss
     name: str = "auc"
-    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the values by which rows are ranked: log odds, or the probabilities of each class."""
@@ -172,7 +142,7 @@ class Auc:
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Rank all rows; NaN if only one class occurs."""
         scores = np.concatenate(partials)
-        y, weight = rows
+        y, weight = rows()
         weight = np.ones(len(y)) if weight is None else weight
         if scores.shape[1] == 1:
             return area_under_curve(y == 1, scores[:, 0], weight)
@@ -193,7 +163,6 @@ class CustomMetric:
     link: LinkedLoss
     name: str
     known: SklearnMetric | None = None
-    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the predictions."""
@@ -208,7 +177,7 @@ class CustomMetric:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Call the function."""
-        y, weight = rows
+        y, weight = rows()
         arguments, named = _arguments(self.function, y, np.concatenate(partials), weight)
         function, sign = (self.function, 1) if self.known is None else (self.known.function, self.known.sign)
         value = function(*arguments, **named)
@@ -221,13 +190,11 @@ class CustomMetric:
         """Return the score of held-out rows by raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
         target = target.T  # multi-output targets have scikit-learn's layout
         block = Block(np.empty((target.shape[0], 0)), target, weight)
-        return self.value([self.partial(block, raw)], (target, weight))
+        return self.value([self.partial(block, raw)], lambda: (target, weight))
 
 
 class OfRawPredictions(ABC):
     """Mixin: a score, and metric, that depends on the raw predictions of all rows."""
-
-    needs_rows: bool = True
 
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the raw predictions."""
@@ -235,7 +202,8 @@ class OfRawPredictions(ABC):
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Return the score of all rows."""
-        return self.score(rows[0].T, np.concatenate(partials, axis=1), rows[1])
+        y, weight = rows()
+        return self.score(y.T, np.concatenate(partials, axis=1), weight)
 
     @abstractmethod
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
@@ -318,6 +286,16 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+def _mismatch(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> TypeError | None:
+    """Return the error of a call with these arguments; None if there is none, or the signature is unknown."""
+    if (signature := _signature(function)) is not None:
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
+            return error
+    return None
+
+
 def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments for calling a metric: positional, except the ``sample_weight`` of functions like scikit-learn's."""
     known = sklearn_metric(metric)
@@ -369,15 +347,12 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str, columns: st
         if not callable(metric):
             continue
         known = sklearn_metric(metric)
-        if (signature := _signature(metric if known is None else known.function)) is not None:
-            arguments, named = _arguments(metric, 0, 0, None)
-            try:
-                signature.bind(*arguments, **named)
-            except TypeError as error:
-                raise TypeError(
-                    f"eval_metric has {metric_name(metric)!r}, which cannot be called ({error}); wants functions "
-                    "(y_true, y_pred, weight), or (y_true, y_pred, *, sample_weight) as scikit-learn's"
-                ) from error
+        error = _mismatch(metric if known is None else known.function, *_arguments(metric, 0, 0, None))
+        if error is not None:
+            raise TypeError(
+                f"eval_metric has {metric_name(metric)!r}, which cannot be called ({error}); wants functions "
+                "(y_true, y_pred, weight), or (y_true, y_pred, *, sample_weight) as scikit-learn's"
+            ) from error
     given = [metric_name(metric) for metric in asked]
     if not given or len(set(given)) < len(given):
         raise ValueError(f"eval_metric has the names {given}; wants at least one, each once (name functions by their __name__)")
@@ -436,7 +411,7 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
     if callable(metric):
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
     if link.by_target:
-        return MeanOverTargets(tuple(metric_for(metric, one) for one in link.by_target), outputs_of(link.by_target))
+        return MeanOverTargets(metric, tuple(metric_for(metric, one) for one in link.by_target), outputs_of(link.by_target))
     if metric == "r2":
         return R2(link)
     return Auc(link) if metric == "auc" else MeanMetric(metric, link)
@@ -534,11 +509,7 @@ class EstimatorScore(OfRawPredictions):
     scorer: Any
     link: LinkedLoss
     classes: NDArray[Any] | None
-
-    @property
-    def name(self) -> str:
-        """The name of the callable."""
-        return metric_name(self.scorer)
+    name: str
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Call the function."""
@@ -549,7 +520,11 @@ class EstimatorScore(OfRawPredictions):
         try:
             return float(found)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"scoring {metric_name(self.scorer)!r} returned {found!r:.60}; wants a number") from error
+            raise TypeError(f"scoring {self.name!r} returned {found!r:.60}; wants a number") from error
+
+
+#: A number that evaluates the predictions of all rows of a set.
+Metric = MeanMetric | R2 | MeanOverTargets | Auc | CustomMetric | OfLoss | EstimatorScore
 
 
 def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
@@ -583,7 +558,8 @@ def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
         kind = "classification" if classify else "regression"
         raise ValueError(f"scoring is {scoring!r}; wants 'loss', None, or a scorer for {kind} (sklearn.metrics.get_scorer_names)")
     known = sklearn_metric(scorer)
-    if (known is None and not _takes_estimator(scorer)) or (known is not None and known.function is scorer):
+    unfit = _mismatch(scorer, (None, None, None), {}) is not None if known is None else known.function is scorer
+    if unfit:
         raise ValueError(
             f"scoring is {scoring!r}; wants a function of (estimator, X, y), or one of (y_true, y_pred) made a scorer by "
             "sklearn.metrics.make_scorer, which says what is better, or the name of a scorer"
@@ -591,25 +567,11 @@ def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
     return scorer
 
 
-def _takes_estimator(scorer: Any) -> bool:
-    """Return whether a callable accepts exactly three positional arguments."""
-    try:
-        inspect.signature(scorer).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # not written in Python, so unknown
-        pass
-    return True
-
-
-def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> CustomMetric | EstimatorScore | OfLoss | None:
-    """Return the scoring of the plan; ``link`` is the loss, ``classes`` are the labels of a classifier."""
-    if scorer is None:
-        return None
-    if isinstance(scorer, str):
-        return OfLoss(scorer, link)
-    known = sklearn_metric(scorer)
-    return EstimatorScore(scorer, link, classes) if known is None else CustomMetric(scorer, link, known.name, known)
+def scoring_for(scorer: Any, link: LinkedLoss, classes: NDArray[Any] | None = None) -> Any:
+    """Return the scoring of the plan, None for the loss; ``link`` is the loss, ``classes`` are the labels of a classifier."""
+    if callable(scorer) and sklearn_metric(scorer) is None:
+        return EstimatorScore(scorer, link, classes, metric_name(scorer))
+    return None if scorer is None else metric_for(scorer, link)
 
 
 # --- scores of ``score`` and of out-of-bag predictions; arrays are converted to one layout first, on which NumPy's sums depend ---

@@ -7,7 +7,7 @@ which Dask computes again. Scorers then start over: the rounds so far are added 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,8 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
-    about: Any = {"schema": table.schema, "classes": table.classes, "n_targets": table.n_targets}
-    about |= {"columns": given.columns, "set_name": given.name, "start": given.start}
+    bare = replace(given, X=None, y=None, weight=None, base_margin=None)
+    about: Any = {"of": bare, "schema": table.schema, "classes": table.classes, "n_targets": table.n_targets}
     if not is_lazy(given.X):
         with however_large():
             return [tasks.submit("encode", make_block, given.X, *fetch_rows(tasks, given.y, given.weight, given.base_margin), **about)]

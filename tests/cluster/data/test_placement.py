@@ -24,7 +24,7 @@ from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import OutOfBag
 from dtrees.ensemble.backend import LoadOptions
-from dtrees.ensemble.evaluation_sets import make_block
+from dtrees.ensemble.evaluation_sets import EvalSet, make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
@@ -85,7 +85,7 @@ def test_bytes_of_evaluation_sets() -> None:
         y = rng.integers(0, n_classes, 1000) if n_classes else rng.random(1000)
         classes = np.arange(n_classes) if n_classes else None
         schema = Schema.infer(X)
-        block = make_block(X, y, weight, schema=schema, classes=classes, set_name="later")
+        block = make_block(X, y, weight, of=EvalSet("later", None, None), schema=schema, classes=classes)
         n_outputs = n_classes if n_classes > 2 else 1
         held = block.X.nbytes + block.y.nbytes + (0 if weight is None else weight.nbytes) + n_outputs * 8000  # and the sums of trees
         planned = block_bytes(schema, 1000, weighted=weight is not None, n_classes=n_classes)
