@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.single_tree import SingleTree
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.prediction import by_target
@@ -105,7 +105,7 @@ class NodeTexts:
         self.model = single_tree(decision_tree, tree_index)
         self.tree = self.model._tree
         #: Whether nodes show shares of the classes of one target.
-        self.classify = isinstance(self.model, TreeClassifier) and self.model.n_outputs_ == 1
+        self.classify = is_classifier(self.model) and self.model.n_outputs_ == 1
         self._options = options
         self._values = self.model.tree_.value
         self._branches = Branches(self.model, options.feature_names, self._threshold, options.show_missing, options.max_categories)

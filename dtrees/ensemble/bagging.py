@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, Rules
@@ -136,14 +136,9 @@ def fit_presorted(booster: Boosting, table: Table, callback: Callback | None) ->
     booster._take_over(LOCAL.boost(table, plan, [], initial, callback), plan, keep=False)
 
 
-def steps_of(booster: Boosting) -> tuple[Step, ...]:
-    """Return the steps from raw predictions to the values, or probabilities, that a bag averages."""
-    return booster._probability_steps() if is_classifier(booster) else booster._value_steps()
-
-
 def _predictions(booster: Boosting, columns: AnyColumns, rows: NDArray[np.int64], n_jobs: int | None) -> NDArray[np.float64]:
     """Return predictions for some rows, whose values are read from presorted columns."""
-    predict = Predict(booster._schema, booster._trees, steps_of(booster), n_jobs)
+    predict = Predict(booster._schema, booster._trees, booster._steps(), n_jobs)
     block = max(1, _BLOCK_CELLS // columns.n_columns)
     found = []
     for first in range(0, max(1, len(rows)), block):
@@ -443,16 +438,14 @@ class Bagging(BagParameters, Model):
     def _map(self, X: Any, function: Any, output: Output) -> Any:
         return self.estimators_[0]._map(X, function, output)
 
-    def _value_steps(self) -> tuple[Step, ...]:
+    def _steps(self) -> tuple[Step, ...]:
         """Return no steps, as boosters predict values or probabilities."""
         return ()
-
-    _probability_steps = _value_steps
 
     def _predictor(self, *last: Step) -> MeanOfBoosters:
         """Return the function that a backend maps over rows."""
         n_jobs = self.estimators_[0].n_jobs if self.n_jobs is None else self.n_jobs
-        predictors = (booster._predictor(*steps_of(booster)) for booster in self.estimators_)
+        predictors = (booster._predictor(*booster._steps()) for booster in self.estimators_)
         return MeanOfBoosters(tuple(replace(one, n_jobs=n_jobs) for one in predictors), last)
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

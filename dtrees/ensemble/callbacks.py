@@ -73,7 +73,10 @@ class EarlyStopping:
             If there is no set, or the named set or metric does not exist.
         """
         if not sets:
-            raise ValueError("early stopping on an evaluation set wants one; pass eval_set to fit, or use n_iter_no_change")
+            raise ValueError(
+                "early_stopping_rounds and EarlyStopping stop by an evaluation set, but eval_set is None or empty; pass eval_set to fit, "
+                "or use n_iter_no_change, which holds out rows of X"
+            )
         names = [metric_name(metric) for metric in metrics]
         for given, known, what in ((self.eval_name, sets, "eval_name"), (self.metric, names, "metric")):
             if given is not None and given not in known:

@@ -23,15 +23,13 @@ try:
     # Parameters are checked by scikit-learn's own rules, with its messages.
     from sklearn.base import _fit_context
     from sklearn.utils import _safe_indexing
-    from sklearn.utils._param_validation import (
-        HasMethods,
-        Hidden,
-        Interval,
-        Options,
-        RealNotInt,
-        StrOptions,
-        validate_parameter_constraints,
-    )
+    from sklearn.utils._param_validation import HasMethods as HasMethods
+    from sklearn.utils._param_validation import Hidden as Hidden
+    from sklearn.utils._param_validation import Interval as Interval
+    from sklearn.utils._param_validation import Options as Options
+    from sklearn.utils._param_validation import RealNotInt as RealNotInt
+    from sklearn.utils._param_validation import StrOptions as StrOptions
+    from sklearn.utils._param_validation import validate_parameter_constraints
     from sklearn.utils.validation import _check_monotonic_cst
 except ImportError as error:
     raise ImportError(
@@ -72,31 +70,19 @@ if TYPE_CHECKING:  # scikit-learn has no types, and with a base of unknown type,
         ...
 
 else:
-    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassifierMixin as ClassifierMixin
+    from sklearn.base import OutlierMixin as OutlierMixin
+    from sklearn.base import RegressorMixin as RegressorMixin
 
     try:
-        from sklearn.callback import CallbackSupportMixin, with_callbacks
+        from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+        from sklearn.callback import with_callbacks as with_callbacks
     except ImportError:  # before 1.9
 
         class CallbackSupportMixin:
             """An empty substitute, as this version has no callbacks."""
 
-
-#: Names that are exported unchanged.
-__all__ = [
-    "BaseEstimator",
-    "CallbackSupportMixin",
-    "ClassifierMixin",
-    "HasMethods",
-    "Hidden",
-    "Interval",
-    "Options",
-    "OutlierMixin",
-    "RealNotInt",
-    "RegressorMixin",
-    "StrOptions",
-    "with_callbacks",
-]
 
 #: Rows of arrays and frames of every kind, as scikit-learn selects them for its validation sets.
 safe_indexing = _safe_indexing
@@ -114,8 +100,7 @@ def checked_fit(fit: _Method) -> _Method:
 
     Objects called by a fit (an estimator as ``init``, metrics, scorers) belong to the user, and check their parameters as well.
     """
-    decorated: _Method = _fit_context(prefer_skip_nested_validation=False)(fit)
-    return decorated
+    return _fit_context(prefer_skip_nested_validation=False)(fit)
 
 
 def with_known_names(X: Any, names: list[Any]) -> Any:

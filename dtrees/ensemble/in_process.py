@@ -6,7 +6,6 @@ imported at the first fit, so that importing an estimator does not import Numba.
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import importlib
 import time
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
-from dtrees.engine.threads import effective_n_jobs
+from dtrees.engine.threads import Threads, effective_n_jobs
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema, checked_table, is_frame, is_sparse
 from dtrees.ensemble.input.target import (
@@ -171,8 +170,7 @@ class Backend:
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Return the weights, of shape (n,), in this process; None if there are none."""
-        weight: NDArray[np.float64] | None = table.weight
-        return weight
+        return table.weight
 
     def header(self, X: Any) -> Any:
         """Return a local frame or array with the columns of ``X``, and any number of its rows, for checks of columns."""
@@ -250,11 +248,9 @@ def presort_table(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
         X = schema.cells(X)
         return presort_sparse(X.data, X.indices, X.indptr, X.shape[0])
     encoded = schema.encode(X)
-    n_threads = min(effective_n_jobs(n_jobs), len(encoded))
-    if n_threads > 1 and len(encoded[0]) * len(encoded) > _SERIAL_CELLS:
-        with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
-            return presort(encoded, map=pool.map)
-    return presort(encoded)
+    is_small = len(encoded[0]) * len(encoded) <= _SERIAL_CELLS
+    with Threads(1 if is_small else effective_n_jobs(n_jobs)) as threads:
+        return presort(encoded, map=threads.map)
 
 
 def side_by_side(y: Any, qid: Any) -> NDArray[np.float64]:
@@ -312,8 +308,7 @@ def backend_for(X: Any) -> Backend:
 
 @functools.cache
 def _backend(module: str, name: str) -> Backend:
-    backend: Backend = getattr(importlib.import_module(module), name)()
-    return backend
+    return getattr(importlib.import_module(module), name)()
 
 
 def in_memory(*collections: Any) -> list[Any]:

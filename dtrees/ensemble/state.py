@@ -65,8 +65,9 @@ class EstimatorState(BaseEstimator):
 
     _schema: Schema
     _trees: AdditiveTrees
-    _n_targets: int
-    _boosted: bool
+    _n_targets: int = 1
+    #: Whether trees are boosted, in which case their nodes have gains but no impurity.
+    _boosted: bool = False
 
     def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata for JSON, and named arrays; if ``mappable``, including the arrays of prediction in their final form.

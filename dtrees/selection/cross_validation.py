@@ -7,11 +7,10 @@ takes little longer than growing its trees. Its model equals that of a fit to th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +18,17 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, check_cv
 
-from dtrees.engine.threads import effective_n_jobs
+from dtrees.engine.threads import Threads, effective_n_jobs
 from dtrees.ensemble.estimators.base import Model
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.target import check_lengths, check_target, check_weights, labels_of
-from dtrees.ensemble.metrics import check_metrics, greater_is_better, metric_name
-from dtrees.ensemble.objective import registry
+from dtrees.ensemble.metrics import greater_is_better, metric_name
 from dtrees.selection.curves import CrossValidation, Curve
 from dtrees.selection.folds import PresortedTable, Rows
 
 #: The name of the held-out rows among a fit's evaluation sets.
 _TEST = "test"
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -178,19 +174,12 @@ def groups_of(estimator: Any, groups: Any, qid: Any, scoring: Any) -> Any:
     return qid
 
 
-def metrics_of(estimator: Any) -> list[str | Callable[..., Any]]:
-    """Return the metrics of a booster; the last one chooses the number of rounds."""
-    classify = is_classifier(estimator)
-    default = registry.default_metric(registry.name_of(estimator.loss), classify=classify)
-    return check_metrics(estimator.eval_metric, classify=classify, default=default, columns=registry.columns_of(estimator.loss))
-
-
 def curves_of(estimator: Any, folds: Sequence[FoldResult]) -> dict[str, Curve]:
     """Return the curves of all folds by metric."""
     if not any(fold.curves for fold in folds):
         return {}
     curves = {}
-    for metric in metrics_of(estimator):
+    for metric in estimator._metrics_asked():
         name = metric_name(metric)
         found = [fold.curves.get(name, np.empty(0)) for fold in folds]
         by_fold = np.full((len(found), max(map(len, found))), np.nan)
@@ -287,8 +276,7 @@ def cross_validate(
     groups = groups_of(check_estimator(estimator), groups, qid, scoring)
     kept = {"train": return_train_score, "curves": return_curves}
     run = partial(_cross_validate, cv=cv, scoring=scoring, n_jobs=n_jobs, estimators=return_estimator, indices=return_indices, kept=kept)
-    result: CrossValidation = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="cross_validate")
-    return result
+    return backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="cross_validate")
 
 
 def _cross_validate(
@@ -302,7 +290,8 @@ def _cross_validate(
         done: FoldResult = validation.fit(clone(estimator), fold, **kept)
         return done if estimators else replace(done, estimator=None)
 
-    folds = side_by_side(run, validation.folds, validation.check_jobs(n_jobs))
+    with Threads(effective_n_jobs(validation.check_jobs(n_jobs))) as threads:
+        folds = threads.map(run, validation.folds)
     result = CrossValidation(fit_time=np.array([fold.fit_time for fold in folds]), score_time=np.array([fold.score_time for fold in folds]))
     if estimators:
         result["estimator"] = [fold.estimator for fold in folds]
@@ -313,12 +302,3 @@ def _cross_validate(
         result.update({f"{kind}_{name}": np.array([of_fold[name] for of_fold in scores]) for name in scores[0]})
     result.curves = curves_of(estimator, folds)
     return result
-
-
-def side_by_side(run: Callable[[T], R], items: Sequence[T], n_jobs: int | None) -> list[R]:
-    """Return the results of ``run`` for some items, of which ``n_jobs`` are run at a time."""
-    n_threads = min(effective_n_jobs(n_jobs), len(items))
-    if n_threads < 2:
-        return [run(item) for item in items]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(run, items))

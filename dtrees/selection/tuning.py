@@ -28,7 +28,6 @@ from dtrees.selection.cross_validation import (
     curves_of,
     groups_of,
     learns_from_queries,
-    metrics_of,
 )
 from dtrees.version import needed
 
@@ -191,8 +190,7 @@ def tune(
     search = {"space": space, "scoring": scoring, "random_state": random_state}
     run = partial(_tune, cv=cv, search=search, study=study, given=given, limits=limits)
     groups = groups_of(estimator, groups, qid, None if isinstance(estimator, Boosting) else scoring)
-    tuned: Tuned = backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="tune")
-    return tuned
+    return backend_for(X).coordinate(run, estimator, X, y, sample_weight, groups, label="tune")
 
 
 def _tune(
@@ -241,7 +239,7 @@ class _Search:
         if self._is_dict:
             _check_space(chosen, self.estimator)
             self._space = partial(_suggest, space=chosen)
-        metric = metrics_of(self.estimator)[-1] if self.boosts else "score" if scoring is None else scoring
+        metric = self.estimator._metrics_asked()[-1] if self.boosts else "score" if scoring is None else scoring
         self._judged_by = metric_name(metric)
         self._folds = [fold for fold in validation.folds if not self.boosts or validation.has_curve(estimator, fold)]
         if not self._folds:

@@ -35,19 +35,20 @@ from dtrees.ensemble.compat import (
     with_callbacks,
     with_known_names,
 )
-from dtrees.ensemble.estimators.inspection import Explaining, copy_of
+from dtrees.ensemble.estimators.inspection import Explaining, copy_of, importance_by_column, normalised
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
+from dtrees.ensemble.estimators.refitting import Refitting
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.by_size import resolved
+from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, ordered_columns
-from dtrees.ensemble.input.schema import Schema, column_names
+from dtrees.ensemble.input.schema import column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Mean, Predict, Step, by_target
-from dtrees.ensemble.state import EstimatorState, take_classes
+from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Mean, Predict, Step, by_target, first_column
+from dtrees.ensemble.state import take_classes
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -95,6 +96,23 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         """Return the requirements of a fit, by its parameters, on the placement of its table."""
         return of_criterion(rules.CRITERION_ALIASES.get(self.criterion, self.criterion))
 
+    def predict(self, X: Any) -> Any:
+        """Predict the target or targets; for classification, the class with the highest probability, the first one in a tie.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
+            DataFrame with the columns 0, 1 and so on.
+        """
+        self._check_fitted()
+        steps, output = self._answer()
+        return self._map(X, self._predictor(*steps), output)
+
     def _check_fitted(self) -> None:
         """Raise NotFittedError before fit."""
         if not self.__sklearn_is_fitted__():
@@ -124,7 +142,7 @@ class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator
         self.oob_score_ = metric(backend.target(table), self._keep_out_of_bag(mean))
 
 
-class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, EstimatorState, Model, ABC):
+class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Refitting, Model, ABC):
     """Base class of the estimators of trees.
 
     Attributes
@@ -158,12 +176,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
     is_categorical_: NDArray[np.bool_]
     placement_: Placement
 
-    _schema: Schema
-    _trees: AdditiveTrees
     _seed: int
-    _n_targets: int = 1
-    #: Whether trees are boosted, in which case their nodes have gains but no impurity.
-    _boosted: bool = False
     #: Raw scores that were passed with the rows to be predicted.
     _margin: Any = None
     #: Number of rounds, or trees of a forest, used for predictions; None for all.
@@ -188,7 +201,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         return hasattr(self, "_trees")
 
     def _continues_previous_fit(self) -> bool:
-        """Whether ``fit`` adds to the existing trees."""
+        """Whether ``fit`` adds to the existing trees; raise ValueError if it cannot."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return False
         if not hasattr(self, "_seed"):
@@ -196,7 +209,18 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
                 "warm_start=True cannot go on from this model: it does not know how its trees were grown, since it is a slice or a refit, "
                 "estimators_ was assigned, or an early dtrees saved it; pass warm_start=False, and fit it again"
             )
+        n_trees = self._trees.n_rounds
+        if self.n_estimators < n_trees:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={n_trees} when warm_start==True"
+            )
         return True
+
+    def _take_seed(self, *, keep: bool) -> int:
+        """Return the seed of a fit: the same each time for an integer, a new one for other states, but the first one for further trees."""
+        if not keep or isinstance(self.random_state, int | np.integer):
+            self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
+        return self._seed
 
     def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
         """Load a training set, and set its columns and classes; with ``keep``, they must agree with the previous fit.
@@ -221,6 +245,8 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         self._schema = table.schema
         self._note_categories(chosen)
         self._refuse_text_as_numbers(chosen)
+        if table.classes is not None:
+            take_classes(self, table.classes)
         self.placement_ = table.placement
         return backend, table
 
@@ -343,10 +369,17 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a different name for each")
         validate_data(self, X=with_known_names(X, names), skip_check_array=True, reset=reset)
 
+    def _steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions, of trees whose mean is predicted, to values or to the probabilities of classes."""
+        mean = Mean(self._n_used or self._trees.n_rounds)
+        return (mean, first_column) if self._n_targets == 1 and not hasattr(self, "classes_") else (mean,)
+
     @property
-    def _mean(self) -> Mean:
-        """Step: sums over the trees used for predictions to means."""
-        return Mean(self._n_used or self._trees.n_rounds)
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share of each column in the ``importance_type`` of all splits; zeros without splits."""
+        check_is_fitted(self)
+        trees, kind = [tree for group in self._trees.groups for tree in group], self.importance_type
+        return normalised(np.sum([importance_by_column(tree, self.n_features_in_, kind) for tree in trees], axis=0))
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds or self._n_used)
@@ -366,21 +399,16 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Estimato
         Values are divided by ``scale``. The estimators are cached.
         """
         check_is_fitted(self)
-        cached = self.__dict__.get("_members")
-        if cached is None or cached[0] != scale:
+        members: dict[float, list[list[Any]]] = self.__dict__.setdefault("_members", {})
+        if scale not in members:
             grown_by = self.__dict__.get("_grown_by") or ((self._trees.n_rounds, resolved(self)),)
             by_round = [self._of_member(kind, given) for n_rounds, given in grown_by for _ in range(n_rounds * self._trees.n_parallel)]
             scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
-            cached = (
-                scale,
-                [
-                    [self._single_tree(kind, own, classes, scaled(tree)) for own, tree in zip(by_round, group, strict=True)]
-                    for group in self._trees.groups
-                ],
-            )
-            self.__dict__["_members"] = cached
-        members: list[list[Any]] = cached[1]
-        return members
+            members[scale] = [
+                [self._single_tree(kind, own, classes, scaled(tree)) for own, tree in zip(by_round, group, strict=True)]
+                for group in self._trees.groups
+            ]
+        return members[scale]
 
     def _of_member(self, kind: type[TreeEstimator], given: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters of an ensemble that its trees, as estimators of a kind, have too."""

@@ -9,7 +9,6 @@ trees per round, one tree per output.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,25 +25,26 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grow_interruptibly, split_callbacks, with_monitor
 from dtrees.ensemble.compat import sklearn_metric
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
-from dtrees.ensemble.estimators.refitting import Refitting
+from dtrees.ensemble.estimators.inspection import Members
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, STARTS, ZERO, StartingPoints
 from dtrees.ensemble.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
+from dtrees.ensemble.input.by_size import resolved_value, set_by_size
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.metrics import check_metrics, check_scoring, metric_for, metric_name, scoring_for
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.objective.regression import SeveralQuantiles
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 from dtrees.ensemble.state import SERIES
 
+#: Attributes that depend on all rounds and the values of their leaves.
+_OF_ALL_ROUNDS = ("best_iteration_", "best_score_", "conformity_scores_", "event_times_", "cumulative_baseline_hazard_")
 
-class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
+
+class Boosting(StartingPoints, Members, TreeEstimator):
     """Base class of the boosting estimators.
 
     Attributes
@@ -112,8 +112,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     _loss_name: str
     _loss_parameters: dict[str, Any]
-    #: Parameters that only some losses take.
-    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
     def _check_classes(self, table: Table) -> None:
         """Raise ValueError for a training set of a single class, which is only allowed for boosters of a bag."""
@@ -135,7 +133,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     def _warn_of_parameters_without_effect(self) -> None:
         """Warn of parameters that have no effect with this loss or these options, as scikit-learn's estimators ignore them silently."""
-        for name in self._PARAMETERS_OF_LOSSES:
+        for name in [name for name in registry.all_parameters() if hasattr(self, name)]:
             others, value = registry.losses_with(name), getattr(self, name)
             if registry.name_of(self.loss) not in others and (np.ndim(value) or value not in others.values()):
                 wanted = " or ".join(f"loss={other!r}" for other in others)
@@ -146,6 +144,13 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _columns_of_y(self) -> bool | str:
         """Multi-output, or the meaning of the columns that the loss requires."""
         return registry.columns_of(self.loss) or self._MULTI_OUTPUT
+
+    @property
+    def _columns_of_target(self) -> str:  # type: ignore[override]
+        return registry.columns_of(self._loss_name)
+
+    def _steps(self) -> tuple[Step, ...]:
+        return (self._fitted_loss.predictions,)
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
@@ -243,11 +248,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     ) -> Self:
         """Boost through the backend of the data; see :meth:`fit`."""
         keep = self._continues_previous_fit()
-        if keep and self.n_estimators < self._trees.n_rounds:
-            raise ValueError(
-                f"n_estimators={self.n_estimators} must be larger or equal to estimators_.shape[0]={self._trees.n_rounds} "
-                "when warm_start==True"
-            )
         name = registry.name_of(self.loss)
         if keep and name != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
@@ -271,7 +271,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             )
         sets = [replace(given, columns=registry.columns_of(self.loss)) for given in sets]
         asked, scorer = self._check_combinations(base_margin, keep=keep)
-        rules.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         if stops_by_set:
@@ -345,17 +344,21 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _wants(self) -> tuple[Want, ...]:
         return of_loss(registry.loss_for(self.loss, 2 if is_classifier(self) else 0, self._parameters_of_loss()), self.loss)
 
+    def _metrics_asked(self) -> list[Any]:
+        """Return the metrics of evaluation sets, of which the last one decides about early stopping."""
+        classify = is_classifier(self)
+        default = registry.default_metric(registry.name_of(self.loss), classify=classify)
+        return check_metrics(self.eval_metric, classify=classify, default=default, columns=registry.columns_of(self.loss))
+
     def _check_combinations(self, base_margin: Any, *, keep: bool) -> tuple[list[Any], Any]:
         """Return the metrics and the scorer; raise ValueError for invalid combinations of parameters."""
         classify, name = is_classifier(self), registry.name_of(self.loss)
         columns = registry.columns_of(self.loss)
         scorer = check_scoring(self.scoring, classify=classify, columns=columns)
-        asked = check_metrics(
-            self.eval_metric, classify=classify, default=registry.default_metric(name, classify=classify), columns=columns
-        )
+        asked = self._metrics_asked()
         if name == "huber" and "loss" in asked:
             raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
-        if isinstance(self.loss, str) and self.loss == NAME:
+        if isinstance(self.loss, str) and self.loss == registry.NAME:
             raise ValueError("loss='custom' is the name of a function that a model file cannot hold; pass the function to fit again")
         if scorer is not None and self.n_iter_no_change is None:
             raise ValueError(
@@ -400,7 +403,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             _check_deciding(self.validation_score_, f"scoring={self.scoring!r}")
         else:
             self._forget("validation_score_", "_validated_by")
-        self._forget("conformity_scores_")
+        self._forget("evals_result_", *_OF_ALL_ROUNDS)
         self._take_over_out_of_bag(result, plan, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
@@ -432,7 +435,6 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
         """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
-        self._forget("evals_result_", "best_iteration_", "best_score_")
         if not sets:
             return
         scores = result.evaluation
@@ -462,7 +464,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
             self.oob_score_ = float(self.oob_scores_[-1])
 
     def _take_rounds(self, rounds: range) -> None:
-        self._forget("best_iteration_", "best_score_", "conformity_scores_")
+        self._forget(*_OF_ALL_ROUNDS)
         if (rounds.start, rounds.step) != (0, 1):
             self._forget("_seed")  # further rounds would differ from those of a model with the dropped rounds
         if hasattr(self, "evals_result_"):
@@ -473,7 +475,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
     def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> BoostingPlan:
         loss = self._fitted_loss
-        if self._loss_name == NAME:
+        if self._loss_name == registry.NAME:
             if not callable(self.loss):
                 raise ValueError(f"loss is {self.loss!r}, a function that a model file could not hold; set it, to find new values by it")
             loss = registry.loss_for(self.loss, getattr(self, "n_classes_", 0), {}, self._n_targets)
@@ -493,7 +495,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
     def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
         assert train_score is not None
         self._forget("validation_score_", "_validated_by", "oob_scores_", "oob_improvement_", "oob_score_")
-        self._forget("evals_result_", "best_iteration_", "best_score_", "conformity_scores_")
+        self._forget("evals_result_", *_OF_ALL_ROUNDS)
         self.train_score_ = np.full_like(train_score, np.nan) if self._fitted_loss.takes_all_rows else train_score
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9, base_margin: Any = None) -> Self:
@@ -554,12 +556,9 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         n_classes = max((int(np.count_nonzero(target.counts * factors)) for target in table.by_target), default=0)
         set_by_size(self, n_rows, n_classes, keep=keep)
         rules.check_penalty(float(self.reg_lambda_), weight)
-        # An integer gives the same seed in each fit; other random states advance, and rounds added later use the first seed.
-        if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = 0 if draws_by_default_alone(self) else rules.draw_seed(self.random_state)
         return BoostingPlan(
             rules=rules.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", n_rows),
-            seed=self._seed,
+            seed=self._take_seed(keep=keep),
             loss=loss,
             n_rounds=int(self.n_estimators),
             n_classes=table.n_classes if table.n_targets == 1 else 0,
@@ -586,7 +585,7 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
 
         As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate_`` times the sum of theirs.
         """
-        scale = float(resolved(self)["learning_rate"]) or 1.0  # without a learning rate, all steps are zero
+        scale = float(resolved_value(self, "learning_rate")) or 1.0  # without a learning rate, all steps are zero
         members = np.empty((len(self._trees.groups[0]), len(self._trees.groups)), dtype=object)
         for output, group in enumerate(self._single_trees(DecisionTreeRegressor, None, scale)):
             members[:, output] = group
@@ -611,16 +610,16 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return len(self._trees.groups) * self._trees.n_parallel
 
     @property
-    @abstractmethod
     def init_(self) -> Any:
-        """The estimator of the initial prediction."""
+        """The initial prediction: a constant estimator, the fitted ``init``, or "zero" (also with ``base_margin``).
 
-    @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """The share of each column in the ``importance_type`` of all splits; zeros without splits."""
+        For several targets of classes, the constants are a list with one estimator for each target.
+        """
         check_is_fitted(self)
-        trees, kind = [tree for group in self._trees.groups for tree in group], self.importance_type
-        return normalised(np.sum([importance_by_column(tree, self.n_features_in_, kind) for tree in trees], axis=0))
+        if self._starts != BY_LOSS:
+            return self._init_estimator or "zero"
+        assert self._trees.initial is not None
+        return self._constant(self._fitted_loss.predictions(self._trees.initial[np.newaxis]))
 
     @property
     def _has_link(self) -> bool:
@@ -628,17 +627,49 @@ class Boosting(StartingPoints, Members, TreeEstimator, Refitting):
         return bool(np.any(self._fitted_loss.predictions(np.full((1, len(self._trees.groups)), 2.0)) != 2.0))
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean raw predictions, shape (n_outputs, n_points), for scikit-learn's ``partial_dependence(method="recursion")``."""
         check_is_fitted(self)
         if not is_classifier(self) and self._has_link:
             raise ValueError(
                 f"method='recursion' averages raw predictions, which are not predictions with loss={self._loss_name!r}; "
                 "pass method='brute', which averages these"
             )
-        assert self._trees.initial is not None
-        grid = self._schema.numbers_at(grid, target_features)
-        raw = np.hstack([mean_predictions(group, grid, target_features) for group in self._trees.groups])
-        return (raw + self._trees.initial).T
+        return super()._compute_partial_dependence_recursion(grid, target_features)
+
+    def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
+        """Predict the target or targets; for classification, the class with the highest probability, the first one in a tie.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
+        n_trees : int or None, default=None
+            Number of rounds to predict with, from the first one. None uses all.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
+            DataFrame with the columns 0, 1 and so on; for several quantiles, with these as names.
+        """
+        return super(Boosting, self._first(n_trees)._starting_from(base_margin)).predict(X)
+
+    def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
+        """Predict the target, or the class, after each round.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
+
+        Yields
+        ------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
+            See :meth:`predict`.
+        """
+        check_is_fitted(self)
+        return self._starting_from(base_margin)._staged(X, *self._answer())
 
     def apply(self, X: Any) -> Any:
         """Return the leaf of each tree that each row falls in.

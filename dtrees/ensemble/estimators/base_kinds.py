@@ -8,27 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plan.plans import ForestPlan
-from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.backend import Output
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.estimators.inspection import mean_predictions, side_by_side
+from dtrees.ensemble.estimators.inspection import side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
-from dtrees.ensemble.estimators.refitting import Refitting
-from dtrees.ensemble.in_process import Backend
-from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
-from dtrees.ensemble.prediction import Labels, Step, by_target, columns_of_targets, first_column, logarithm, split_targets
-from dtrees.ensemble.state import take_classes
+from dtrees.ensemble.prediction import Labels, Step, by_target, columns_of_targets, logarithm, split_targets
 
 
 class Regressor(RegressorMixin, BaseEstimator):
     """Mixin of regressors, given the steps from raw predictions to values."""
-
-    _n_targets: int
 
     @property
     def _quantiles(self) -> tuple[float, ...]:
@@ -39,25 +31,10 @@ class Regressor(RegressorMixin, BaseEstimator):
     def _metric(self) -> Callable[..., float]:
         return partial(pinball_score, self._quantiles) if self._quantiles else r2_score
 
-    def _value_output(self) -> Output:
+    def _answer(self) -> tuple[tuple[Step, ...], Output]:
+        """Return the steps from raw predictions to values, and the form of these."""
         width = len(self._quantiles) or self._n_targets
-        return Output(np.dtype(np.float64), width if width > 1 else None, labels=self._quantiles or None)
-
-    def predict(self, X: Any) -> Any:
-        """Predict the target or targets.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
-            so on.
-        """
-        self._check_fitted()
-        return self._map(X, self._predictor(*self._value_steps()), self._value_output())
+        return self._steps(), Output(np.dtype(np.float64), width if width > 1 else None, labels=self._quantiles or None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination (R2) of the predictions, averaged over targets.
@@ -96,41 +73,28 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     classes_: Any
     n_classes_: Any
-    _n_targets: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._MULTI_OUTPUT
+        return tags
 
     @property
     def _metric(self) -> Callable[..., float]:
         return accuracy_score if self._n_targets == 1 else subset_accuracy
 
-    def _label_steps(self) -> tuple[Step, ...]:
-        return (*self._probability_steps(), Labels(tuple(by_target(self.classes_))))
-
-    def _label_output(self) -> Output:
+    def _answer(self) -> tuple[tuple[Step, ...], Output]:
+        """Return the steps from raw predictions to labels, and the form of these."""
+        steps = (*self._steps(), Labels(tuple(by_target(self.classes_))))
         if self._n_targets == 1:
-            return Output(self.classes_.dtype)
+            return steps, Output(self.classes_.dtype)
         dtypes = tuple(classes.dtype for classes in self.classes_)
-        return Output(common_dtype(self.classes_), self._n_targets, dtypes=dtypes)
+        return steps, Output(common_dtype(self.classes_), self._n_targets, dtypes=dtypes)
 
     def _probability_output(self, name: str) -> Output:
         if self._n_targets > 1:
             return Output(np.dtype(np.float64), sum(self.n_classes_), name)
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
-
-    def predict(self, X: Any) -> Any:
-        """Predict the class with the highest probability, the first one in a tie.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels as in ``classes_``. A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame
-            with the columns 0, 1 and so on.
-        """
-        self._check_fitted()
-        return self._map(X, self._predictor(*self._label_steps()), self._label_output())
 
     def predict_proba(self, X: Any) -> Any:
         """Predict the probability of each class.
@@ -163,7 +127,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def _predict_shares(self, X: Any, name: str, *last: Step) -> Any:
         """Return values by class; for multi-output targets, a list."""
         self._check_fitted()
-        shares = self._map(X, self._predictor(*self._probability_steps(), *last), self._probability_output(name))
+        shares = self._map(X, self._predictor(*self._steps(), *last), self._probability_output(name))
         return self._by_target(shares)
 
     def _by_target(self, shares: Any) -> Any:
@@ -200,56 +164,9 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return np.stack([mine.argmax(axis=1) for mine in shares], axis=1)
 
 
-class TreeRegressor(Regressor, TreeEstimator):
-    """Base class of the regressors that consist of trees."""
-
-
-class TreeClassifier(Classifier, TreeEstimator):
-    """Base class of the classifiers that consist of trees."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
-        backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
-        assert table.classes is not None
-        take_classes(self, table.classes)
-        return backend, table
-
-
-class Averaging(TreeEstimator, Refitting):
-    """Base class of single trees and forests, which average the predictions of trees."""
-
-    criterion: str
-
-    def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan:
-        n_classes = [len(labels) for labels in by_target(getattr(self, "classes_", None))]
-        targets = tuple(n_classes or [1] * self._n_targets) if self._n_targets > 1 else ()
-        limits = rules.rules_of_values(self, self.criterion)
-        return ForestPlan(limits, 0, sum(n_classes), class_weight=class_weight, targets=targets)
-
-
-class AveragingRegressor(RegressionCriterion, TreeRegressor, Averaging):
+class AveragingRegressor(RegressionCriterion, Regressor, TreeEstimator):
     """Base class of single trees and forests for regression."""
 
-    def _value_steps(self) -> tuple[Step, ...]:
-        return (self._mean, first_column) if self._n_targets == 1 else (self._mean,)
 
-    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions for scikit-learn's ``partial_dependence(method="recursion")``.
-
-        Shape (n_points,), or (n_outputs_, n_points) for multi-output targets.
-        """
-        check_is_fitted(self)
-        grid = self._schema.numbers_at(grid, target_features)
-        means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
-        return means[:, 0] if self._n_targets == 1 else means.T
-
-
-class AveragingClassifier(TreeClassifier, Averaging):
+class AveragingClassifier(Classifier, TreeEstimator):
     """Base class of single trees and forests for classification."""
-
-    def _probability_steps(self) -> tuple[Step, ...]:
-        return (self._mean,)

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
@@ -32,9 +31,9 @@ from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix,
 from dtrees.ensemble.estimators.intervals import LeafQuantiles
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
+from dtrees.ensemble.evaluation_sets import encoded_rows
 from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.tree import Tree
@@ -93,67 +92,15 @@ class SampleSource:
             yield counts.astype(np.min_scalar_type(counts.max()))
 
 
-def permutation_importances(
-    trees: Sequence[Tree],
-    samples: Sequence[NDArray[np.integer]],
-    X: Any,
-    y: NDArray[Any],
-    n_jobs: int | None,
-    seed: int,
-    ends: NDArray[np.integer],
-) -> NDArray[np.float64]:
-    """Return the increase of the error of trees on rows that they did not draw, if the values of a column are permuted among these rows.
-
-    Parameters
-    ----------
-    trees : sequence of Tree
-    samples : sequence of ndarray of int
-        The rows on which each tree was grown.
-    X : ndarray or SparseRows of shape (n, n_features)
-    y : ndarray of shape (n,) or (n, n_targets)
-        Class numbers (of an integer type), or targets.
-    n_jobs : int or None
-    seed : int
-        The permutations depend on it, the number of the tree and the column.
-    ends : ndarray of int
-        For multi-output targets: where the classes of each target except the last end in the consecutive numbering.
-
-    Returns
-    -------
-    ndarray of float64 of shape (n_features,)
-        The mean increase of the error rate, or of the mean squared error, over trees with out-of-bag rows.
-    """
-    total, n_trees = np.zeros(X.shape[1]), 0
-    for number, (tree, drawn) in enumerate(zip(trees, samples, strict=True)):
-        outside = np.setdiff1d(np.arange(X.shape[0]), drawn)
-        if not outside.size:
-            continue
-        n_trees += 1
-        columns = np.unique(tree.feature[tree.feature >= 0])
-        if not columns.size:
-            continue
-        of_columns = replace(
-            tree, feature=np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
-        )
-        alone, rows, truth = AdditiveTrees([[of_columns]]), _cells(X, outside, columns), y[outside]
-        error = _error(alone.raw(rows, n_jobs), truth, ends)
-        for j, column in enumerate(columns):
-            values = rows[:, j].copy()
-            rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
-            total[column] += _error(alone.raw(rows, n_jobs), truth, ends) - error
-            rows[:, j] = values
-    return total / max(n_trees, 1)
-
-
 def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[Any]:
     """Return some rows and columns of a table, dense."""
     if isinstance(X, np.ndarray):
         return X[np.ix_(rows, columns)]
-    cells: NDArray[Any] = csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
-    return cells
+    return csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
 
 
 def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
+    """Return the mean squared error, or the error rate; ``ends`` has the first class of each target but the first."""
     if truth.dtype.kind == "f":
         return float(np.mean((predicted - truth.reshape(predicted.shape)) ** 2))
     labels = np.stack([shares.argmax(axis=1) for shares in np.split(predicted, ends, axis=1)], axis=1)
@@ -254,10 +201,6 @@ class Forest(Members, ForestParameters, TreeEstimator):
         rules.check_checkpoint(checkpoint, checkpoint_interval)
         keep = self._continues_previous_fit()
         trees: list[Tree] = list(self._trees.groups[0]) if keep else []
-        if self.n_estimators < len(trees):
-            raise ValueError(
-                f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
-            )
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, **purpose)
@@ -324,12 +267,6 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if not self.bootstrap and self.oob_score:
             raise ValueError("oob_score=True is only available if bootstrap=True: without it no tree leaves rows out")
 
-    @property
-    def _weighs_by_tree(self) -> bool:
-        """Whether each tree weighs classes by its own rows."""
-        weight = getattr(self, "class_weight", None)
-        return isinstance(weight, str) and weight == "balanced_subsample" and bool(self.bootstrap)
-
     def _plan(self, table: Table, keep: bool) -> ForestPlan:
         class_weight = getattr(self, "class_weight", None)
         if keep and isinstance(class_weight, str):
@@ -337,30 +274,25 @@ class Forest(Members, ForestParameters, TreeEstimator):
                 f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
                 "other weights each time. Pass a dict of weights instead.",
             )
-        by_tree = self._weighs_by_tree
+        #: Whether each tree weighs classes by its own rows.
+        by_tree = isinstance(class_weight, str) and class_weight == "balanced_subsample" and bool(self.bootstrap)
         factors = None if by_tree else rules.class_weights(class_weight, table, by_rows=False)
-        # An integer gives the same seed in each fit; other random states advance, and trees added later use the first seed.
-        if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = rules.draw_seed(self.random_state)
+        if self.bootstrap == "balanced":
+            counts = table.by_target[0].counts[table.by_target[0].weights > 0]
+            n_draws: int | None = int(counts.min()) * len(counts)
+        else:
+            n_draws = rules.number_of_draws(self.max_samples, table, factors) if self.bootstrap else None
         return rules.forest_plan(
             self,
             table,
             factors,
-            self._seed,
+            self._take_seed(keep=keep),
             random_splits=self._RANDOM_SPLITS,
-            n_draws=self._number_of_draws(table, factors),
+            n_draws=n_draws,
             balanced_draws=self.bootstrap == "balanced",
             balanced_subsample=by_tree,
             out_of_bag=bool(self.oob_score),
         )
-
-    def _number_of_draws(self, table: Table, factors: tuple[Any, ...] | None) -> int | None:
-        if not self.bootstrap:
-            return None
-        if self.bootstrap == "balanced":
-            counts = table.by_target[0].counts[table.by_target[0].weights > 0]
-            return int(counts.min()) * len(counts)
-        return rules.number_of_draws(self.max_samples, table, factors)
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None, earlier: Sequence[_Batch]) -> None:
         """Set the out-of-bag score and predictions, from the new trees and those of earlier fits."""
@@ -479,14 +411,42 @@ class Forest(Members, ForestParameters, TreeEstimator):
         if self._check_columns(X) is not LOCAL:
             raise TypeError(f"oob_permutation_importances wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
         matrix = self._schema.matrix(X)
-        target = check_target(y, classify=is_classifier(self), name=type(self).__name__, multi_output=self._n_targets > 1)
-        if (target.shape[1] if target.ndim == 2 else 1) != self._n_targets:
-            raise ValueError(f"y has shape {target.shape}; wants the {self._n_targets} targets that the forest was fitted on")
+        classes = getattr(self, "classes_", None)
+        target, _ = encoded_rows(y, None, None, classes, self._n_targets)
         if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
             raise ValueError(f"X has {matrix.shape[0]} rows and y {len(target)}; wants the rows that the forest was fitted on")
-        classes = getattr(self, "classes_", None)
-        ends = np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
-        return permutation_importances(self._trees.groups[0], samples, matrix, encode_target(target, classes), self.n_jobs, seed, ends)
+        total, n_trees, ends = np.zeros(matrix.shape[1]), 0, np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
+        for number, (tree, drawn) in enumerate(zip(self._trees.groups[0], samples, strict=True)):
+            outside, columns = np.setdiff1d(np.arange(len(target)), drawn), np.unique(tree.feature[tree.feature >= 0])
+            n_trees += outside.size > 0
+            if not outside.size or not columns.size:
+                continue
+            numbers = np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
+            alone, rows, truth = AdditiveTrees([[replace(tree, feature=numbers)]]), _cells(matrix, outside, columns), target[outside]
+            error = _error(alone.raw(rows, self.n_jobs), truth, ends)
+            for j, column in enumerate(columns):
+                values = rows[:, j].copy()
+                rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
+                total[column] += _error(alone.raw(rows, self.n_jobs), truth, ends) - error
+                rows[:, j] = values
+        return total / max(n_trees, 1)
+
+    def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
+        """Predict the target or targets; for classification, the class with the highest probability, the first one in a tie.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        n_trees : int or None, default=None
+            Number of trees to predict with, from the first one. None uses all.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
+            DataFrame with the columns 0, 1 and so on.
+        """
+        return super(Forest, self._first(n_trees)).predict(X)
 
     def apply(self, X: Any) -> Any:
         """Return the leaf of each tree that each row falls in.
@@ -547,42 +507,9 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
 class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
     """Base class of the forests for regression."""
 
-    def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
-        """Predict the target or targets.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        n_trees : int or None, default=None
-            Number of trees to predict with, from the first one. None uses all.
-
-        Returns
-        -------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
-            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
-            so on.
-        """
-        return AveragingRegressor.predict(self._first(n_trees), X)
-
 
 class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
     """Base class of the forests for classification."""
-
-    def predict(self, X: Any, *, n_trees: int | None = None) -> Any:
-        """Predict the class with the highest probability, the first one in a tie.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        n_trees : int or None, default=None
-            Number of trees to predict with, from the first one. None uses all.
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels as in ``classes_``. A lazy Dask collection if X is one.
-        """
-        return AveragingClassifier.predict(self._first(n_trees), X)
 
     def predict_proba(self, X: Any, *, n_trees: int | None = None) -> Any:
         """Predict the probability of each class.

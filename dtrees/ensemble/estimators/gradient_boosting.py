@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,26 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base_boosting import Boosting
-from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
+from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.intervals import CalibratedIntervals
 from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
-from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.estimators.survival import Surviving
 from dtrees.ensemble.input import rules
-from dtrees.ensemble.input.rules import ALPHA
 from dtrees.ensemble.metrics import BY_COLUMNS, CLASSIFICATION, OfLoss
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import naming_target
-from dtrees.ensemble.objective.registry import NAME
 from dtrees.ensemble.prediction import Step, by_target, first_column
 
 
-class BoostedValues(TreeRegressor, Boosting):
+class BoostedValues(Regressor, Boosting):
     """Base class of boosting for values and for rankings."""
-
-    @property
-    def _columns_of_target(self) -> str:  # type: ignore[override]
-        return registry.columns_of(self._loss_name)
 
     @property
     def _metric(self) -> Callable[..., float]:
@@ -44,59 +37,13 @@ class BoostedValues(TreeRegressor, Boosting):
         name = BY_COLUMNS[self._columns_of_target][0]  # only the order of rows counts
         return OfLoss(name, self._fitted_loss).score(y.T, np.asarray(predicted)[np.newaxis], sample_weight)
 
-    @property
-    def init_(self) -> Any:
-        """The initial prediction: a constant estimator, the fitted ``init``, or "zero" (also with ``base_margin``)."""
-        check_is_fitted(self)
-        if self._starts != BY_LOSS:
-            return self._init_estimator or "zero"
-        assert self._trees.initial is not None
-        value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
+    def _constant(self, value: NDArray[np.float64]) -> Any:
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
-
-    def _value_steps(self) -> tuple[Step, ...]:
-        return (self._fitted_loss.predictions,)
 
     @property
     def _quantiles(self) -> tuple[float, ...]:
         alpha = self._loss_parameters.get("alpha")
         return alpha if isinstance(alpha, tuple) else ()
-
-    def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
-        """Predict the target or targets.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Raw scores of these rows; required if the model was fitted with ``base_margin``.
-        n_trees : int or None, default=None
-            Number of rounds to predict with, from the first one. None uses all.
-
-        Returns
-        -------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or a DataFrame with the columns 0, 1 and
-            so on; for several quantiles, with these as names.
-        """
-        return TreeRegressor.predict(self._first(n_trees)._starting_from(base_margin), X)
-
-    def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
-        """Predict the target after each round.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Raw scores of these rows; required if the model was fitted with ``base_margin``.
-
-        Yields
-        ------
-        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            A lazy Dask collection if X is one.
-        """
-        check_is_fitted(self)
-        return self._starting_from(base_margin)._staged(X, self._value_steps(), self._value_output())
 
 
 @with_parameters
@@ -163,21 +110,15 @@ class GradientBoostingRegressor(CalibratedIntervals, Surviving, BoostedValues):
     array([[  1., 100.]])
     """
 
-    loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))])
-    alpha: Any = parameter(default=ALPHA, allowed=[INSIDE_ONE, "array-like"])
+    loss: Any = parameter(default="squared_error", allowed=[StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({registry.NAME}))])
+    alpha: Any = parameter(default=rules.ALPHA, allowed=[INSIDE_ONE, "array-like"])
     tweedie_variance_power: float = parameter(default=1.5, allowed=[Interval(Real, 1.0, 2.0, closed="neither")])
     aft_loss_distribution: str = parameter(default="normal", allowed=[StrOptions({"normal", "logistic", "extreme"})])
     aft_loss_distribution_scale: float = parameter(default=1.0, allowed=[Interval(Real, 0.0, None, closed="neither")])
-    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = (
-        "alpha",
-        "tweedie_variance_power",
-        "aft_loss_distribution",
-        "aft_loss_distribution_scale",
-    )
 
 
 @with_parameters
-class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
+class GradientBoostingClassifier(ClassWeight, Classifier, Boosting):
     """Gradient boosting for classification, with exact splits.
 
     Trees are added one after the other, each fitted to the gradients of the loss at the current predictions: one tree per round for two
@@ -210,7 +151,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
     ['low', 'high']
     """
 
-    loss: Any = parameter(default="log_loss", allowed=[StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))])
+    loss: Any = parameter(default="log_loss", allowed=[StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({registry.NAME}))])
 
     def _check_classes(self, table: Table) -> None:
         factors: Any = rules.class_weights(self.class_weight, table, by_rows=False)
@@ -226,26 +167,13 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
                         "boosting wants rows of at least two classes"
                     )
 
-    @property
-    def init_(self) -> Any:
-        """The initial prediction: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``).
-
-        For multi-output targets, the shares of classes are a list with one estimator for each target.
-        """
-        check_is_fitted(self)
-        if self._starts != BY_LOSS:
-            return self._init_estimator or "zero"
-        assert self._trees.initial is not None
-        shares = self._by_target(self._fitted_loss.predictions(self._trees.initial[np.newaxis]))
-        each = shares if isinstance(shares, list) else [shares]
+    def _constant(self, shares: NDArray[np.float64]) -> Any:
+        found = self._by_target(shares)
         priors = [
             DummyClassifier(strategy="prior").fit(np.zeros((len(labels), self.n_features_in_)), labels, mine[0])
-            for labels, mine in zip(by_target(self.classes_), each, strict=True)
+            for labels, mine in zip(by_target(self.classes_), by_target(found), strict=True)
         ]
-        return priors if isinstance(shares, list) else priors[0]
-
-    def _probability_steps(self) -> tuple[Step, ...]:
-        return (self._fitted_loss.predictions,)
+        return priors if isinstance(found, list) else priors[0]
 
     def _decision(self) -> tuple[tuple[Step, ...], Output]:
         name = "decision_function"
@@ -254,24 +182,6 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         if self._n_targets > 1:
             return (), Output(np.dtype(np.float64), self._fitted_loss.n_outputs, name)
         return (), self._probability_output(name)
-
-    def predict(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
-        """Predict the class with the highest probability, the first one in a tie.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Raw scores of these rows; required if the model was fitted with ``base_margin``.
-        n_trees : int or None, default=None
-            Number of rounds to predict with, from the first one. None uses all.
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Labels. A lazy Dask collection if X is one.
-        """
-        return TreeClassifier.predict(self._first(n_trees)._starting_from(base_margin), X)
 
     def predict_proba(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Predict the probability of each class.
@@ -289,7 +199,7 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
             Columns are in the order of ``classes_``. A lazy Dask collection if X is one.
         """
-        return TreeClassifier.predict_proba(self._first(n_trees)._starting_from(base_margin), X)
+        return Classifier.predict_proba(self._first(n_trees)._starting_from(base_margin), X)
 
     def decision_function(self, X: Any, base_margin: Any = None, *, n_trees: int | None = None) -> Any:
         """Return raw predictions.
@@ -330,23 +240,6 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
         check_is_fitted(self)
         return self._starting_from(base_margin)._staged(X, *self._decision())
 
-    def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
-        """Predict the class after each round.
-
-        Parameters
-        ----------
-        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
-            Raw scores of these rows; required if the model was fitted with ``base_margin``.
-
-        Yields
-        ------
-        ndarray of shape (n,) or (n, n_outputs_)
-            See :meth:`predict`.
-        """
-        check_is_fitted(self)
-        return self._starting_from(base_margin)._staged(X, self._label_steps(), self._label_output())
-
     def staged_predict_proba(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the probability of each class after each round.
 
@@ -362,5 +255,5 @@ class GradientBoostingClassifier(ClassWeight, TreeClassifier, Boosting):
             See :meth:`predict_proba`.
         """
         check_is_fitted(self)
-        staged = self._starting_from(base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
+        staged = self._starting_from(base_margin)._staged(X, self._steps(), self._probability_output("predict_proba"))
         return map(self._by_target, staged)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,11 @@ from scipy.sparse import csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output
-from dtrees.ensemble.compat import BaseEstimator
 from dtrees.ensemble.in_process import backend_for
-from dtrees.ensemble.input.schema import by_rows, is_sparse, sparse_table, unmasked
+from dtrees.ensemble.input.column import NUMERIC, Column
+from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, Explain
+from dtrees.ensemble.state import EstimatorState
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -111,28 +112,19 @@ class FittedTree:
     weighted_n_node_samples: NDArray[np.float64]
     value: NDArray[np.float64]
 
-    def __init__(
-        self,
-        tree: Tree,
-        n_features: int,
-        n_outputs: int = 1,
-        n_classes: int | list[int] = 1,
-        *,
-        boosted: bool = False,
-        categories: Sequence[Sequence[Any] | None] = (),
-    ) -> None:
-        counts = n_classes if isinstance(n_classes, list) else [n_classes] * n_outputs
+    def __init__(self, model: Any) -> None:
+        tree, n_classes = model._tree, getattr(model, "n_classes_", 1)
+        counts = n_classes if isinstance(n_classes, list) else [n_classes] * model._n_targets
         for name in Tree.ARRAYS:
             array = getattr(tree, name)
             array = _by_output(array, counts) if name == "value" else array.view()
-            array = Thresholds.of(tree, categories) if name == "threshold" and len(categories) else array
-            array = np.full(array.shape, np.nan) if name == "impurity" and boosted else array
+            if name == "threshold" and tree.categories.node.size:
+                array = Thresholds.of(tree, [column.categories for column in model._schema.columns])
+            array = np.full(array.shape, np.nan) if name == "impurity" and model._boosted else array
             array.flags.writeable = False
             setattr(self, name, array)
-        self._tree = tree
-        self.node_count = tree.node_count
-        self.n_features, self.n_outputs, self.max_n_classes = n_features, n_outputs, self.value.shape[2]
-        self.n_classes = np.array(counts)
+        self._tree, self.node_count, self.n_features = tree, tree.node_count, model.n_features_in_
+        self.n_outputs, self.max_n_classes, self.n_classes = len(counts), self.value.shape[2], np.array(counts)
 
     @property
     def n_leaves(self) -> int:
@@ -157,16 +149,8 @@ class FittedTree:
         ndarray of int64 of shape (n,)
             Node numbers.
         """
-        from dtrees.tree.predict import SparseRows, apply, packed_for  # imports Numba
-
-        matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(unmasked(X))
-        if matrix.ndim != 2 or matrix.shape[1] != self.n_features:
-            raise ValueError(f"X has shape {matrix.shape}; wants (n, {self.n_features})")
-        if matrix.dtype != np.float32:
-            matrix = matrix.astype(np.float64)
-        if is_sparse(matrix):
-            matrix = SparseRows(matrix.indptr, matrix.indices, matrix.data, self.n_features)
-        return apply(packed_for([self._tree], matrix.dtype), matrix)[:, 0].astype(np.int64)
+        matrix = Schema((Column(None, NUMERIC),) * self.n_features).matrix(X)
+        return AdditiveTrees([[self._tree]]).leaves(matrix, None)[:, 0].astype(np.int64)
 
     def categories_left(self, node: int) -> NDArray[np.int64] | None:
         """Return the numbers of the categories that a node sends left, ascending; None if it does not split by categories."""
@@ -233,12 +217,10 @@ def side_by_side(shares: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.moveaxis(_by_output(np.concatenate(shares, axis=1), widths), 1, 2)
 
 
-class Members(BaseEstimator):
+class Members(EstimatorState):
     """Mixin: an ensemble as a sequence of its ``estimators_``; a slice is an ensemble, too."""
 
     estimators_: Any
-    _UNIT: ClassVar[str]
-    _trees: AdditiveTrees
 
     def __len__(self) -> int:
         return len(self.estimators_)
@@ -353,19 +335,8 @@ def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     return amounts / total if total > 0 else np.zeros(len(amounts))
 
 
-def mean_predictions(trees: Iterable[Tree], grid: ArrayLike, columns: ArrayLike) -> NDArray[np.float64]:
-    """Return the sum over trees of their mean predictions at points of a grid, shape (n_points, n_values).
-
-    See :func:`dtrees.tree.partial_dependence.partial_dependence`.
-    """
-    from dtrees.tree.partial_dependence import partial_dependence
-
-    total: NDArray[np.float64] = np.sum([partial_dependence(tree, grid, columns) for tree in trees], axis=0)
-    return total
-
-
-class Explaining(BaseEstimator):
-    """Mixin: exact Shapley values of predictions.
+class Explaining(EstimatorState):
+    """Mixin: partial dependence, and exact Shapley values of predictions.
 
     Explained are the mean of regression trees and forests, the class probabilities of classification trees and forests, and the raw scores
     of boosting, before the link of the loss. If boosting starts from an ``init`` estimator or from ``base_margin``, only the part of the
@@ -475,15 +446,27 @@ class Explaining(BaseEstimator):
     @property
     def _n_explained(self) -> int:
         """The number of outputs."""
-        groups = self._trees.groups
-        return len(groups) if self._GROUP_PER_OUTPUT else int(groups[0][0].value.shape[1])
+        return sum(group[0].value.shape[1] for group in self._trees.groups)
+
+    @property
+    def _n_averaged(self) -> float:
+        """The number of trees whose mean is predicted; 1 in boosting, where trees add up."""
+        return 1.0 if self._GROUP_PER_OUTPUT else float(self._trees.n_rounds)
+
+    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return mean raw predictions, shape (n_outputs, n_points), for scikit-learn's ``partial_dependence(method="recursion")``."""
+        from dtrees.tree.partial_dependence import partial_dependence
+
+        check_is_fitted(self)
+        grid, initial = self._schema.numbers_at(grid, target_features), self._trees.initial
+        sums = [np.sum([partial_dependence(tree, grid, target_features) for tree in group], axis=0) for group in self._trees.groups]
+        return (np.hstack(sums) / self._n_averaged + (0.0 if initial is None else initial)).T
 
     def _explain(self, background: Any, *, interactions: bool = False) -> Explain:
         """Return the function that explains a block of rows."""
         self._check_fitted()
         rows = None if background is None else self._background_rows(background)
-        scale = 1.0 if self._GROUP_PER_OUTPUT else float(self._trees.n_rounds)
-        return Explain(self._schema, self._trees, scale, self.n_jobs, rows, interactions)
+        return Explain(self._schema, self._trees, self._n_averaged, self.n_jobs, rows, interactions)
 
     def _background_rows(self, background: Any) -> NDArray[Any] | SparseRows:
         """Return the rows of a background as numbers."""

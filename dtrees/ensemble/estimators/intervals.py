@@ -114,7 +114,7 @@ class CalibratedIntervals(TreeEstimator):
             raise ValueError(f"the model has {self._n_targets} targets; intervals are of one, so fit a model for each")
         if self._columns_of_target:
             raise ValueError(f"intervals are of what is predicted, and loss={self._loss_name!r} predicts no values of y")
-        predicted, y = backend_for(X).gather(self.predict(X, base_margin), y)
+        predicted, y = backend_for(X).gather(self._starting_from(base_margin).predict(X), y)
         target = check_target(y, classify=False, name=type(self).__name__)
         check_lengths(len(predicted), target)
         self.conformity_scores_ = conformity_scores(target, np.asarray(predicted))
@@ -169,7 +169,7 @@ class CalibratedIntervals(TreeEstimator):
         if not hasattr(self, "conformity_scores_"):
             raise ValueError("the model has no intervals yet; call calibrate(X, y) with rows that it was not fitted on")
         model: Any = self._starting_from(base_margin)
-        predictor = model._predictor(*model._value_steps(), Widened(margin_of(self.conformity_scores_, coverage)))
+        predictor = model._predictor(*model._steps(), Widened(margin_of(self.conformity_scores_, coverage)))
         return model._map(X, predictor, _INTERVAL)
 
 

@@ -38,7 +38,7 @@ from dtrees.ensemble.estimators.single_tree import ExtraTreeRegressor
 from dtrees.ensemble.in_process import in_memory
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import Step, first_column
+from dtrees.ensemble.prediction import Step
 from dtrees.tree.tree import Tree
 
 #: Number of rows that a tree draws with "auto".
@@ -211,10 +211,8 @@ class IsolationForest(OutlierMixin, Forest):
         chosen = self.max_features if not isinstance(self.max_features, float) else max(1, int(self.max_features * n_columns))
         if chosen > n_columns:
             raise ValueError(f"max_features is {chosen}, but X has {n_columns} columns; wants at most as many")
-        if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = rules.draw_seed(self.random_state)
         tree = Rules(self.criterion, 1, int(chosen), random_splits=True, max_depth=max(1, math.ceil(math.log2(n_drawn))))
-        return ForestPlan(tree, self._seed, n_draws=n_drawn, distinct_draws=not self.bootstrap)
+        return ForestPlan(tree, self._take_seed(keep=keep), n_draws=n_drawn, distinct_draws=not self.bootstrap)
 
     def _valued(self, trees: list[Tree]) -> list[Tree]:
         return [with_path_lengths(tree, self.max_samples_) for tree in trees]
@@ -225,7 +223,7 @@ class IsolationForest(OutlierMixin, Forest):
     def _scored(self, X: Any, name: str, *steps: Step, dtype: Any = np.float64) -> Any:
         """Return scores after applying steps."""
         self._check_fitted()
-        return self._map(X, self._predictor(self._mean, first_column, scores, *steps), Output(np.dtype(dtype), None, name))
+        return self._map(X, self._predictor(*self._steps(), scores, *steps), Output(np.dtype(dtype), None, name))
 
     def score_samples(self, X: Any) -> Any:
         """Return anomaly scores: -1 for rows that are isolated at once, near 0 for rows deep among others.
@@ -256,7 +254,7 @@ class IsolationForest(OutlierMixin, Forest):
         self._check_fitted()
         return self._scored(X, "decision_function", Above(self.offset_))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any) -> Any:  # type: ignore[override]
         """Predict whether rows are outliers.
 
         Parameters

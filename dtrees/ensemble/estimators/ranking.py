@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor
@@ -57,7 +57,6 @@ class GradientBoostingRanker(BoostedValues):
     loss: Any = parameter(default="lambdarank", allowed=[StrOptions(registry.RANKING)])
     lambdarank_truncation_level: int = parameter(default=30, allowed=[POSITIVE_INTEGER])
     ndcg_exp_gain: bool = parameter(default=True, allowed=["boolean"])
-    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
     @all_or_nothing
     def fit(  # type: ignore[override]

@@ -11,25 +11,26 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Output
-from dtrees.ensemble.compat import BaseEstimator
 from dtrees.ensemble.estimators.inspection import copy_of
 from dtrees.ensemble.evaluation_sets import encoded_rows
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, decode_target
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
+from dtrees.ensemble.state import EstimatorState
 
 
-class Refitting(BaseEstimator):
+class Refitting(EstimatorState):
     """Mixin: new values for the leaves of a fitted model."""
 
-    _trees: AdditiveTrees
-    _n_targets: int
     #: The meaning of two columns of y that form one target; see :func:`~dtrees.ensemble.input.target.check_target`.
     _columns_of_target: str = ""
 
     def _refit_plan(self, class_weight: tuple[Any, ...] | None) -> ForestPlan | BoostingPlan:
         """Return the plan of a fit on all rows that computes values in the same way as the fit of the model."""
-        raise NotImplementedError
+        n_classes = [len(labels) for labels in by_target(getattr(self, "classes_", None))]
+        targets = tuple(n_classes or [1] * self._n_targets) if self._n_targets > 1 else ()
+        limits = rules.rules_of_values(self, self.criterion)
+        return ForestPlan(limits, 0, sum(n_classes), class_weight=class_weight, targets=targets)
 
     def refit_leaves(self, X: Any, y: Any, sample_weight: Any = None, *, decay: float = 0.9) -> Self:
         """Return a model with the same splits and leaf values refitted to other rows.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +15,7 @@ from dtrees.ensemble.callbacks import called_together
 from dtrees.ensemble.compat import StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
-from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, normalised
+from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix
 from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, parameter, with_parameters
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.prediction import AdditiveTrees
@@ -105,15 +104,8 @@ class SingleTree(TreeParameters, TreeEstimator):
     @property
     def tree_(self) -> FittedTree:
         """The tree as arrays of nodes."""
-        categories = [column.categories for column in self._schema.columns] if self._tree.categories.node.size else ()
-        return FittedTree(
-            self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1), boosted=self._boosted, categories=categories
-        )
-
-    @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """The share of each column in the ``importance_type`` of all splits; zeros for a tree without splits."""
-        return normalised(importance_by_column(self._tree, self.n_features_in_, self.importance_type))
+        check_is_fitted(self)
+        return FittedTree(self)
 
     def get_depth(self) -> int:
         """Return the depth of the deepest leaf; the root has depth 0."""

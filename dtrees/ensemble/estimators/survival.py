@@ -35,7 +35,6 @@ class Surviving(Boosting):
 
     def _set_loss_attributes(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
         """Set the baseline hazard, for which the rows are predicted again."""
-        self._forget("event_times_", "cumulative_baseline_hazard_")
         if self._loss_name == COX:
             from dtrees.ensemble.objective.survival import baseline
 
@@ -43,14 +42,6 @@ class Surviving(Boosting):
             raw = in_memory(model._map(X, model._predictor(first_column), Output(np.dtype(np.float64))))[0]
             target = np.ascontiguousarray(backend.target(table).T)
             self.event_times_, self.cumulative_baseline_hazard_ = baseline(target, np.asarray(raw), backend.weight(table))
-
-    def _take_rounds(self, rounds: range) -> None:
-        self._forget("event_times_", "cumulative_baseline_hazard_")  # they depend on all rounds
-        super()._take_rounds(rounds)
-
-    def _take_refitted(self, train_score: NDArray[np.float64] | None) -> None:
-        self._forget("event_times_", "cumulative_baseline_hazard_")  # they depend on the previous leaf values
-        super()._take_refitted(train_score)
 
     def predict_survival_function(self, X: Any, times: Any = None, base_margin: Any = None) -> Any:
         """Predict the probability that the event has not occurred by given times.

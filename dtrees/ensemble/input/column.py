@@ -314,7 +314,8 @@ def _numeric(series: nw.Series[Any], where: str) -> NDArray[Any]:
         values = series.to_numpy().astype(bool, copy=False)
     else:
         plain = [np.nan if is_missing(value) else value for value in series.to_list()]
-        _check_integers(*_integer_range(plain), where)
+        integers = [int(value) for value in plain if isinstance(value, int | np.integer)]
+        _check_integers(min(integers, default=0), max(integers, default=0), where)
         values = np.array(plain, dtype=np.float64)
     if values.dtype.kind not in "biuf":
         values = series.cast(nw.Float64).to_numpy().astype(np.float64)
@@ -322,11 +323,6 @@ def _numeric(series: nw.Series[Any], where: str) -> NDArray[Any]:
         values = values.astype(np.float32 if values.dtype.itemsize == 2 else np.float64)
     check_values(values, where)
     return values
-
-
-def _integer_range(values: list[Any]) -> tuple[int, int]:
-    integers = [int(value) for value in values if isinstance(value, int | np.integer)]
-    return (min(integers), max(integers)) if integers else (0, 0)
 
 
 def _distinct(series: nw.Series[Any], where: str) -> list[Any]:

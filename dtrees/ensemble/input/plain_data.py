@@ -98,32 +98,21 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else None
 
 
-def from_plain(value: Any) -> Any:
-    """Return the parameter that :func:`plain` described.
+def from_plain(value: Any, depth: int = 2) -> Any:
+    """Return the parameter that :func:`plain` described: a scalar, a dict of scalars, or a list of these, or of lists of scalars.
 
     Raises
     ------
     ValueError
-        If it is not a scalar, a dict of scalars, or a list of scalars, lists of scalars or dicts of scalars.
+        If it is something else, or lists are nested more deeply than ``depth``.
     """
-    if type(value) is list:
-        return [_flat(item) for item in value]
-    return _flat(value)
-
-
-def _flat(value: Any) -> Any:
-    """Return a value after checking that it is a scalar, a list of scalars or a dict of scalars."""
-    if type(value) is list:
-        return [_scalar(item) for item in value]
-    if type(value) is not dict:
-        return _scalar(value)
-    pairs = take(value, "dict", list, "a parameter")
-    if not all(type(pair) is list and len(pair) == 2 for pair in pairs):
-        raise ValueError("a parameter is a dict of something else than pairs")
-    return {_scalar(key): _scalar(item) for key, item in pairs}
-
-
-def _scalar(value: Any) -> Any:
+    if type(value) is list and depth:
+        return [from_plain(item, depth - 1) for item in value]
+    if type(value) is dict and depth:
+        pairs = take(value, "dict", list, "a parameter")
+        if not all(type(pair) is list and len(pair) == 2 for pair in pairs):
+            raise ValueError("a parameter is a dict of something else than pairs")
+        return {from_plain(key, 0): from_plain(item, 0) for key, item in pairs}
     if value is not None and type(value) not in (bool, int, float, str):
         raise ValueError(f"a parameter holds {shown(value)}; wants numbers, text, True, False or None")
     return value

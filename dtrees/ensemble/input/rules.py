@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -79,15 +80,6 @@ def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
         )
 
 
-def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any]) -> None:
-    """Raise ValueError for early stopping by evaluation sets if there are none."""
-    if early_stopping_rounds is not None and not sets:
-        raise ValueError(
-            f"early_stopping_rounds={early_stopping_rounds} is early stopping on an evaluation set, but eval_set is None or empty; pass "
-            "eval_set to fit, or use n_iter_no_change, which holds out rows of X"
-        )
-
-
 def warn_of_boosting(estimator: Any) -> None:
     """Warn of parameters of held-out rows or dropped rounds if there are none."""
     for decides, without, what, defaults in _WITHOUT_EFFECT:
@@ -113,21 +105,10 @@ def check_targets(estimator: Any, table: Table) -> None:
         raise ValueError(f"criterion={estimator.criterion!r} is for one target, but y has {n}; use another, or fit each target alone")
     if getattr(estimator, "bootstrap", None) == "balanced":
         raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
-    check_class_weight(getattr(estimator, "class_weight", None), n)
-
-
-def check_class_weight(class_weight: Any, n: int) -> None:
-    """Raise ValueError for a dict of class weights, which is ambiguous for several targets."""
-    if isinstance(class_weight, dict):
-        raise ValueError(
-            f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
-            f"has {n} targets"
-        )
 
 
 def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> None:
     """Raise ValueError for parameters and metrics of boosting that do not support multi-output classification."""
-    check_class_weight(estimator.class_weight, n)
     if callable(estimator.loss):
         raise ValueError(f"loss is a function, which is for one target of classes, but y has {n}; pass the name of a loss")
     if not (isinstance(estimator.scoring, str) and estimator.scoring == "loss"):
@@ -189,12 +170,13 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     criterion = CRITERION_ALIASES.get(criterion, criterion)
+    _check_quantile(estimator, criterion)
     chance, fewest = _rare_categories(estimator, criterion, n_rows, n_categories, by_gain=not (random_splits or several))
     min_samples_leaf = _count(resolved_value(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = resolved_value(estimator, "max_depth"), resolved_value(estimator, "max_leaf_nodes")
-    monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
-    return Rules(
-        criterion=criterion,
+    interactions, most_columns = interaction_rule(estimator)
+    return replace(
+        rules_of_values(estimator, criterion),
         max_features=max_features,
         columns_per_tree=columns_per_tree,
         random_splits=random_splits,
@@ -205,8 +187,6 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
         max_leaf_nodes=None if max_leaf_nodes is None else _limit(max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
-        reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
-        reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
         min_split_gain=float(getattr(estimator, "min_split_gain", 0.0)),
         ccp_alpha=float(estimator.ccp_alpha),
         by_level=bylevel < 1.0,
@@ -215,11 +195,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         min_samples_category=fewest,
         max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n_rows, n) for n in n_categories]),
         chance=chance,
-        split_shrinkage=float(getattr(estimator, "split_shrinkage_", 0.0)),
-        monotonic=monotonic,
         interactions=interactions,
         most_columns=most_columns,
-        alpha=_quantile(estimator, criterion),
     )
 
 
@@ -246,19 +223,17 @@ def forest_plan(
     return ForestPlan(rules, seed, table.n_classes, class_weight=class_weight, targets=table.targets, **draws)
 
 
-def _quantile(estimator: Any, criterion: str) -> float:
-    """Return the quantile of a tree or forest, 0 if it has none; warn of a quantile without effect, as boosting does."""
+def _check_quantile(estimator: Any, criterion: str) -> None:
+    """Raise ValueError for an invalid quantile of a tree or forest; warn of a quantile without effect, as boosting does."""
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     if criterion == "quantile":
-        criterion_named(criterion).at(float(estimator.alpha))  # raises if invalid
-        return float(estimator.alpha)
-    if criterion_named(criterion).task == "regression" and estimator.alpha != ALPHA:
+        criterion_named(criterion).at(float(estimator.alpha))
+    elif criterion_named(criterion).task == "regression" and estimator.alpha != ALPHA:
         warn(
             f"alpha={estimator.alpha} has no effect: it is for criterion='quantile', but criterion is {estimator.criterion!r}; pass that "
             "criterion, or no alpha"
         )
-    return 0.0
 
 
 def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
@@ -382,6 +357,11 @@ def class_weights(class_weight: Any, table: TargetSummary, *, by_rows: bool) -> 
     if class_weight is None:
         return None
     n, given_list = table.n_targets, isinstance(class_weight, list)
+    if n > 1 and isinstance(class_weight, dict):  # it is not known which target's classes it has
+        raise ValueError(
+            f"For multi-output, class_weight should be a list of dicts, or the string 'balanced': it is {class_weight!r:.60}, and y "
+            f"has {n} targets"
+        )
     if n == 1 and given_list:
         raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
     if given_list and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):

@@ -349,7 +349,7 @@ class Schema:
         return cls(tuple(merge_column([schema.columns[j] for schema in schemas]) for j in range(widths[0])))
 
     def encode(self, X: Any) -> list[NDArray[Any]]:
-        """Return the columns as numeric or bool arrays of shape (n,), each of the schema's dtype; NaN where missing.
+        """Return the columns of a dense table as numeric or bool arrays of shape (n,), each of the schema's dtype; NaN where missing.
 
         Infinities are replaced by the largest and the smallest number of the dtype (:func:`~dtrees.ensemble.input.column.finite`).
 
@@ -357,15 +357,11 @@ class Schema:
         ------
         ValueError
             If X holds integers beyond 2**53, or columns of another kind than the schema's.
-        TypeError
-            If X is sparse; see :meth:`cells`.
         """
         if is_frame(X):
             named = frame_columns(X)
             self._check_width(len(named))
             return [encode_column(column, series) for column, (_, series) in zip(self.columns, named, strict=True)]
-        if is_sparse(X):
-            raise TypeError("X is sparse, and its columns are wanted as arrays; pass X.toarray()")
         X = numeric_array(X)
         self._check_width(X.shape[1])
         check_values(X, "X")

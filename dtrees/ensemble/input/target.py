@@ -227,7 +227,8 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str 
     given, y = y, _of_one_kind(y)
     # For an array of the right shape, scikit-learn's check takes as long as growing a small tree.
     y = np.ascontiguousarray(y) if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=shape is None)
-    _refuse_dates(y)
+    if y.dtype.kind in "mM":
+        raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
     if not classify:
         return _real_target(y)
     if y.dtype.kind == "f":
@@ -281,11 +282,6 @@ def _check_exact(labels: list[Any], array: NDArray[Any]) -> None:
     for label, became in zip(labels, array.tolist(), strict=True):
         if label != became:
             raise ValueError(f"y holds the label {label!r} beside floats, as one of which it is {became!r}; give y one dtype")
-
-
-def _refuse_dates(y: NDArray[Any]) -> None:
-    if y.dtype.kind in "mM":
-        raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
 
 
 def _is_wide(y: Any) -> bool:
@@ -366,11 +362,7 @@ def warn_of_column() -> None:
 def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
     if y.dtype.kind not in "biuf":
         try:
-            y = (
-                np.array([np.nan if is_missing(value) else value for value in y], np.float64)
-                if y.dtype.kind == "O"
-                else y.astype(np.float64)
-            )
+            y = np.array([np.nan if is_missing(value) else value for value in y] if y.dtype.kind == "O" else y, np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"y cannot be turned into numbers ({error}); a regressor wants numbers, not labels") from error
     _check_finite(y)

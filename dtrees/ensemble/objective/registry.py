@@ -257,6 +257,11 @@ def parameters_of(name: str) -> Mapping[str, Any]:
     return {} if name == NAME else _entries[name].parameters
 
 
+def all_parameters() -> dict[str, None]:
+    """Return the names of the parameters of losses, as keys."""
+    return dict.fromkeys(name for entry in _entries.values() for name in entry.parameters)
+
+
 def losses_with(parameter: str) -> dict[str, Any]:
     """Return the losses with a parameter, by name, and its defaults."""
     return {name: entry.parameters[parameter] for name, entry in _entries.items() if parameter in entry.parameters}

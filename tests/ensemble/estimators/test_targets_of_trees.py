@@ -118,7 +118,7 @@ def test_rows_out_of_bag(kind):
         assert model.oob_score_ == pytest.approx(r2_score(Y, model.oob_prediction_))
     importances = model.oob_permutation_importances(X, targets(kind))
     assert importances.argmax() in (0, 2)
-    with pytest.raises(ValueError, match="wants the 3 targets"):
+    with pytest.raises(ValueError, match=r"wants \(n, 3\), as the y that is fitted has 3 targets"):
         model.oob_permutation_importances(X, targets(kind)[:, 0])
 
 
