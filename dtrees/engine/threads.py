@@ -30,6 +30,14 @@ _SLICE = 0.1
 _MOST_THREADS = 1024
 
 
+def dask_worker() -> Any:
+    """Return the Dask worker whose task this thread runs; None if it runs none."""
+    distributed = sys.modules.get("distributed.worker")
+    with contextlib.suppress(ValueError):
+        return None if distributed is None else distributed.get_worker()
+    return None
+
+
 def available_cores() -> int:
     """Return the number of cores this process may use.
 
@@ -37,12 +45,8 @@ def available_cores() -> int:
     environment variable ``NUMBA_NUM_THREADS`` (users may set it, too). Elsewhere, the limit on OpenMP threads by
     ``threadpoolctl.threadpool_limits`` or ``OMP_NUM_THREADS`` counts as well, as in scikit-learn.
     """
-    distributed = sys.modules.get("distributed.worker")
-    if distributed is not None:
-        try:
-            return int(distributed.get_worker().state.nthreads)
-        except ValueError:  # not in a task
-            pass
+    if (worker := dask_worker()) is not None:
+        return int(worker.state.nthreads)
     import joblib
 
     cores = int(joblib.effective_n_jobs(-1))

@@ -428,8 +428,7 @@ class Bagging(BagParameters, Model):
     @property
     def _schema(self) -> Schema:
         check_is_fitted(self)
-        schema: Schema = self.estimators_[0]._schema
-        return schema
+        return self.estimators_[0]._schema
 
     @property
     def _n_targets(self) -> int:

@@ -143,8 +143,7 @@ def grow_interruptibly(grow: Callable[[], Result], callbacks: Sequence[Any], n_b
     if not keeps_on_interrupt(callbacks) or n <= n_before:
         raise origin
     warn_of_interrupt(n)
-    so_far: Result = result
-    return so_far
+    return result
 
 
 def warn_of_interrupt(n: int) -> None:
@@ -156,8 +155,6 @@ def split_callbacks(
     callbacks: Sequence[Callback | EarlyStopping], early_stopping_rounds: int | None
 ) -> tuple[EarlyStopping | None, list[Callback]]:
     """Return the rule for early stopping, given by parameter or among the callbacks, and the other callbacks."""
-    if not isinstance(callbacks, Sequence):
-        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
     rules = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
     if early_stopping_rounds is not None:
         rules.append(EarlyStopping(int(early_stopping_rounds)))
@@ -183,7 +180,7 @@ def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimat
     TypeError
         If the monitor cannot be called.
     """
-    for callback in callbacks if isinstance(callbacks, Sequence) else ():  # other types are refused later
+    for callback in callbacks:
         if isinstance(callback, SklearnCallbacks):
             callback.under_way = estimator
     if monitor is None:
@@ -323,7 +320,7 @@ class _Verbose(ProgressBar):
 def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], list[ProgressBar]]:
     """Return the callbacks of a fit preceded by the display for ``verbose``, and all callbacks that are displays."""
     if not isinstance(callbacks, Sequence):
-        return callbacks, []  # refused by fit
+        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
     if verbose:
         callbacks = [_Verbose(verbose > 1), *callbacks]
     return callbacks, [callback for callback in callbacks if isinstance(callback, ProgressBar)]
@@ -348,9 +345,8 @@ def called_together(callbacks: Sequence[Callback]) -> Callback | None:
         Each is called with a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round. If one returns True, the fit ends after
         the others have been called.
     """
-    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        stopping = isinstance(callbacks, Sequence) and any(isinstance(callback, EarlyStopping) for callback in callbacks)
-        hint = "; EarlyStopping is for boosting" if stopping else ""
+    if not all(callable(callback) for callback in callbacks):
+        hint = "; EarlyStopping is for boosting" if any(isinstance(callback, EarlyStopping) for callback in callbacks) else ""
         raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress{hint}")
     if not callbacks:
         return None

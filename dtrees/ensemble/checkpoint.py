@@ -210,7 +210,7 @@ class FileCheckpoint:
         try:
             _put(self.path, pack(_KEY, document, {**arrays, **(stacked(groups) if groups and groups[0] else {})}))
         except OSError as error:
-            if not _exists(self.path):
+            if _get(self.path) is None:
                 message = f"checkpoint: {self.path!r} cannot be written ({error})"
                 raise (type(error)(message) if error.errno is None else type(error)(error.errno, message)) from error
             warn(f"checkpoint: {self.path!r} cannot be written ({error}); the fit goes on, with the checkpoint before it")
@@ -310,13 +310,7 @@ def _describe(plan: ForestPlan | BoostingPlan) -> dict[str, str]:
 
 
 def _digest_trees(trees: Sequence[Tree]) -> str:
-    if not trees:
-        return "none"
-    digest = hashlib.sha256()
-    for tree in trees:
-        for name in Tree.ARRAYS:
-            digest.update(getattr(tree, name).tobytes())
-    return digest.hexdigest()
+    return array_digest(*(getattr(tree, name) for tree in trees for name in Tree.ARRAYS)) if trees else "none"
 
 
 def table_digest(table: Table, columns: Sequence[str], target: str, weight: str | None) -> str:
@@ -383,14 +377,6 @@ def _get(path: str) -> bytes | None:
         return bytes(system.cat_file(place))
     except FileNotFoundError:
         return None
-
-
-@_named()
-def _exists(path: str) -> bool:
-    from fsspec.core import url_to_fs
-
-    system, place = url_to_fs(path)
-    return bool(system.exists(place))
 
 
 def _put(path: str, content: bytes) -> None:

@@ -112,17 +112,6 @@ def with_known_names(X: Any, names: list[Any]) -> Any:
     return pd.DataFrame(columns=names)
 
 
-class DocumentationLink:
-    """Mixin: the display of an estimator in a notebook links to its documentation page, at the address in ``DTREES_DOCS``."""
-
-    _doc_link_module = "dtrees"
-
-    @property
-    def _doc_link_template(self) -> str:
-        address = os.environ.get("DTREES_DOCS")
-        return f"{address.rstrip('/')}/api/dtrees.{{estimator_name}}.html" if address else ""
-
-
 _all_names: dict[type, tuple[str, ...]] = {}
 _all_defaults: dict[type, dict[str, Any]] = {}
 
@@ -157,10 +146,18 @@ def check_parameters(estimator: Any) -> None:
 
 
 class CheckedParameters:
-    """Mixin: scikit-learn's checks of an estimator's parameters, in a tenth of the time.
+    """Mixin: scikit-learn's checks of an estimator's parameters, in a tenth of the time, and the link to its documentation.
 
-    Names are cached for each class, and only values that differ from defaults are checked.
+    Names are cached for each class, and only values that differ from defaults are checked. The display of an estimator in a notebook links
+    to its page at the address in ``DTREES_DOCS``.
     """
+
+    _doc_link_module = "dtrees"
+
+    @property
+    def _doc_link_template(self) -> str:
+        address = os.environ.get("DTREES_DOCS")
+        return f"{address.rstrip('/')}/api/dtrees.{{estimator_name}}.html" if address else ""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:

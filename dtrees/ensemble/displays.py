@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dtrees.engine.plan.plans import Progress
+from dtrees.engine.threads import dask_worker
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,16 @@ COMPILING = "compiling kernels (first use)"
 
 
 class Display:
-    """Displays the progress of one fit; the methods of this base class do nothing."""
+    """Displays the progress of one fit; the methods of this base class show nothing.
+
+    Examples
+    --------
+    >>> display = Display()
+    >>> display.remaining(Progress(3, 10, 60.0)), display.remaining(Progress(5, 10, 64.0))
+    (None, 10.0)
+    """
+
+    _first: Progress | None = None
 
     def begin(self) -> None:
         """Show the start of a fit."""
@@ -47,6 +57,17 @@ class Display:
 
     def end(self) -> None:
         """Show the final state of the fit."""
+
+    def remaining(self, progress: Progress) -> float | None:
+        """Return an estimate of the remaining seconds; None while they are unknown.
+
+        Time is measured from the first tree or round for which it is called: the fit may continue from earlier trees, and the first one may
+        include the compilation of kernels.
+        """
+        if self._first is None:
+            self._first = progress
+        done = progress.done - self._first.done
+        return (progress.seconds - self._first.seconds) / done * (progress.total - progress.done) if done > 0 else None
 
 
 def figures(progress: Progress) -> dict[str, float]:
@@ -86,30 +107,6 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
-class Pace:
-    """Estimates the remaining time from the time of previous trees.
-
-    Time is measured from the first tree or round for which it is called: the fit may continue from earlier trees, and the first one may
-    include the compilation of kernels.
-
-    Examples
-    --------
-    >>> pace = Pace()
-    >>> pace.remaining(Progress(3, 10, 60.0)), pace.remaining(Progress(5, 10, 64.0))
-    (None, 10.0)
-    """
-
-    def __init__(self) -> None:
-        self._first: Progress | None = None
-
-    def remaining(self, progress: Progress) -> float | None:
-        """Return the remaining seconds; None while they are unknown."""
-        if self._first is None:
-            self._first = progress
-        done = progress.done - self._first.done
-        return (progress.seconds - self._first.seconds) / done * (progress.total - progress.done) if done > 0 else None
-
-
 def logs_are_handled() -> bool:
     """Return whether records of the logger "dtrees" at level INFO are handled."""
     return logger.hasHandlers() and logger.isEnabledFor(logging.INFO)
@@ -129,7 +126,6 @@ class Lines(Display):
     def __init__(self, unit: str, always: bool = False) -> None:
         self._unit = unit
         self._always = always
-        self._pace = Pace()
         self._compiles = False
 
     def compiling(self) -> None:
@@ -140,7 +136,7 @@ class Lines(Display):
 
     def update(self, progress: Progress) -> None:
         """Write a line when it is due."""
-        left = self._pace.remaining(progress)
+        left = self.remaining(progress)
         if self._always or progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total:
             line = f"{self._unit} {progress.done} of {progress.total} after {progress.seconds:.1f} s"
             if left is not None and progress.done < progress.total:
@@ -228,7 +224,6 @@ class NotebookBar(Display):
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
-        self._pace = Pace()
         self._latest: Callable[[], None] | None = None
         self._began, self._next = time.monotonic(), 0.0
         self._handle: Any = None
@@ -246,7 +241,7 @@ class NotebookBar(Display):
 
     def update(self, progress: Progress) -> None:
         """Redraw the bar when it is due."""
-        self._latest = partial(self._draw, progress, self._pace.remaining(progress))
+        self._latest = partial(self._draw, progress, self.remaining(progress))
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _SECONDS_BETWEEN_UPDATES
@@ -296,25 +291,13 @@ def _waiting(what: str) -> _Shown:
 
 def live_display(unit: str) -> Display:
     """Return a live display if there is a terminal or a notebook, otherwise lines."""
-    if _in_task():  # workers write logs
+    if dask_worker() is not None:  # workers write logs
         return Lines(unit)
     if _in_notebook():
         return NotebookBar(unit)
     if sys.stderr is not None and sys.stderr.isatty():
         return TerminalBar(unit)
     return Lines(unit)
-
-
-def _in_task() -> bool:
-    """Return whether this thread runs a Dask task."""
-    worker = sys.modules.get("distributed.worker")
-    if worker is None:
-        return False
-    try:
-        worker.get_worker()
-    except ValueError:
-        return False
-    return True
 
 
 def _in_notebook() -> bool:

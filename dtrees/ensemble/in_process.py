@@ -41,17 +41,6 @@ _SERIAL_CELLS = 100_000
 _HERE = Placement("local", "the data is in the memory of one process")
 
 
-class _SingleUse:
-    """Columns for a single use: the caller becomes the only owner."""
-
-    def __init__(self, columns: AnyColumns) -> None:
-        self._columns = [columns]
-
-    def __call__(self) -> AnyColumns:
-        """Return the columns, and drop the reference to them."""
-        return self._columns.pop()
-
-
 class Backend:
     """The interface of backends, and its implementation for tables in this process. Backends of other collections override methods."""
 
@@ -232,7 +221,7 @@ def load_table(X: Any, y: Any, sample_weight: Any, options: LoadOptions, presort
     schema = Schema.infer(X, options.categories)
     columns = presort(schema, X, options.n_jobs)
     target = encode_target(y, summary.classes)
-    handle = _SingleUse(columns) if options.single_use else columns
+    handle = [columns].pop if options.single_use else columns  # whoever calls it becomes the only owner
     return Table.load(
         schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs,
         base_margin=in_memory(options.base_margin)[0], X=X if options.fetch_X else None,

@@ -283,31 +283,19 @@ class Explain:
         return (mean if self.trees.initial is None else mean + self.trees.initial) / self.scale
 
 
-@dataclass(frozen=True)
-class Mean:
+def mean_of(n_trees: int, raw: NDArray[Any]) -> NDArray[Any]:
     """Step: sums over trees to their mean."""
-
-    n_trees: int
-
-    def __call__(self, raw: NDArray[Any]) -> NDArray[Any]:
-        """Divide by the number of trees."""
-        return raw / self.n_trees
+    return raw / n_trees
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Step: class probabilities, side by side for multi-output targets, to the label of the largest, or the first of equals, for each."""
-
-    classes: tuple[NDArray[Any], ...]
-
-    def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
-        """Return the labels, shape (n,) or (n, n_targets)."""
-        if len(self.classes) == 1:
-            return self.classes[0].take(np.argmax(probabilities, axis=1), axis=0)
-        labels = np.empty((probabilities.shape[0], len(self.classes)), common_dtype(self.classes))
-        for k, (classes, mine) in enumerate(zip(self.classes, split_targets(probabilities, self.classes), strict=True)):
-            labels[:, k] = classes.take(np.argmax(mine, axis=1), axis=0)
-        return labels
+def most_probable(classes: tuple[NDArray[Any], ...], probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Step: class probabilities to the label of the largest, or the first of equals, for each target, shape (n,) or (n, n_targets)."""
+    if len(classes) == 1:
+        return classes[0].take(np.argmax(probabilities, axis=1), axis=0)
+    labels = np.empty((probabilities.shape[0], len(classes)), common_dtype(classes))
+    for k, (own, mine) in enumerate(zip(classes, split_targets(probabilities, classes), strict=True)):
+        labels[:, k] = own.take(np.argmax(mine, axis=1), axis=0)
+    return labels
 
 
 def by_target(classes: Any) -> list[NDArray[Any]]:

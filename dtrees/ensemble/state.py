@@ -186,7 +186,11 @@ class EstimatorState(BaseEstimator):
         if is_classifier(model) != ("classes" in metadata):
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
-            take_classes(model, _restore_labels(metadata["classes"], model._n_targets))
+            described = metadata["classes"] if model._n_targets > 1 else [metadata["classes"]]
+            if type(described) is not list or len(described) != model._n_targets:
+                raise ValueError(f"the model's classes are {shown(described)}; wants a list of those of its {model._n_targets} targets")
+            classes = list(map(_restore_classes, described))
+            take_classes(model, classes if model._n_targets > 1 else classes[0])
             if cls._GROUP_PER_OUTPUT and any(len(labels) < 2 for labels in by_target(model.classes_)):
                 raise ValueError("the model's state has one class; boosting wants at least two")
         for name in attributes:
@@ -370,15 +374,6 @@ def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> Fores
     if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
         raise ValueError(f"the model's trees were grown by a plan that is not for {n_features} columns and {sum(targets)} classes")
     return plan
-
-
-def _restore_labels(data: Any, n_targets: int) -> Any:
-    """Return the classes in a model's state, for multi-output targets a list of those of each."""
-    if n_targets == 1:
-        return _restore_classes(data)
-    if type(data) is not list or len(data) != n_targets:
-        raise ValueError(f"the model's classes are {shown(data)}; wants a list of those of its {n_targets} targets")
-    return [_restore_classes(one) for one in data]
 
 
 def _restore_classes(data: Any) -> NDArray[Any]:

@@ -37,8 +37,7 @@ class Curve:
     @property
     def _known(self) -> NDArray[np.float64]:
         """The folds that have a curve."""
-        known: NDArray[np.float64] = self.by_fold[~np.isnan(self.by_fold).all(axis=1)]
-        return known
+        return self.by_fold[~np.isnan(self.by_fold).all(axis=1)]
 
     @property
     def mean(self) -> NDArray[np.float64]:

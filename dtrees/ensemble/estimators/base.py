@@ -28,7 +28,6 @@ from dtrees.ensemble.compat import (
     BaseEstimator,
     CallbackSupportMixin,
     CheckedParameters,
-    DocumentationLink,
     checked_fit,
     parameter_names,
     register_with_sklearn,
@@ -47,7 +46,7 @@ from dtrees.ensemble.input.schema import column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Mean, Predict, Step, by_target, first_column
+from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, by_target, first_column, mean_of
 from dtrees.ensemble.state import take_classes
 from dtrees.tree.tree import Tree
 
@@ -65,7 +64,7 @@ _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
 
 
-class Model(CheckedParameters, NamedParameters, DocumentationLink, BaseEstimator):
+class Model(CheckedParameters, NamedParameters, BaseEstimator):
     """Base class of trees, their ensembles and bags of boosters."""
 
     #: The unit of a fit's progress.
@@ -371,7 +370,7 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Refittin
 
     def _steps(self) -> tuple[Step, ...]:
         """Return the steps from raw predictions, of trees whose mean is predicted, to values or to the probabilities of classes."""
-        mean = Mean(self._n_used or self._trees.n_rounds)
+        mean = functools.partial(mean_of, self._n_used or self._trees.n_rounds)
         return (mean, first_column) if self._n_targets == 1 and not hasattr(self, "classes_") else (mean,)
 
     @property
@@ -457,14 +456,6 @@ def _difference(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
     return " and ".join(words) or "has them in another order"
 
 
-def _backend_to_fit(X: Any, client: Any) -> Backend:
-    """Return the backend of a client, if there is one, otherwise that of ``X``."""
-    backend = backend_for(X if client is None else client)
-    if client is not None and backend is LOCAL:
-        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
-    return backend
-
-
 #: Attributes in which scikit-learn stores callbacks, and the context of a fit within another one.
 _OF_SKLEARNS_CALLBACKS = {"_skl_callbacks", "_parent_callback_ctx"}
 
@@ -511,11 +502,14 @@ def all_or_nothing(fit: F) -> F:
         if isinstance(self, TreeEstimator) and vars(self).keys() & _OF_SKLEARNS_CALLBACKS:
             return _called_back(wrapper, self, X, y, sample_weight, options)
         client, placement = options.pop("client", None), options.pop("placement", None)
+        backend = backend_for(X if client is None else client)
+        if client is not None and backend is LOCAL:
+            raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:
             options["callbacks"] = callbacks
         with shown(bars, self._UNIT):
-            fitted = _backend_to_fit(X, client).fit(self, X, y, sample_weight, options, client, placement)
+            fitted = backend.fit(self, X, y, sample_weight, options, client, placement)
             if fitted is None:
                 fitted = copy_of(self)
                 fit(fitted, X, y, sample_weight, **options)

@@ -16,7 +16,7 @@ from dtrees.ensemble.estimators.inspection import side_by_side
 from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
-from dtrees.ensemble.prediction import Labels, Step, by_target, columns_of_targets, logarithm, split_targets
+from dtrees.ensemble.prediction import Step, by_target, columns_of_targets, logarithm, most_probable, split_targets
 
 
 class Regressor(RegressorMixin, BaseEstimator):
@@ -85,7 +85,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _answer(self) -> tuple[tuple[Step, ...], Output]:
         """Return the steps from raw predictions to labels, and the form of these."""
-        steps = (*self._steps(), Labels(tuple(by_target(self.classes_))))
+        steps = (*self._steps(), partial(most_probable, tuple(by_target(self.classes_))))
         if self._n_targets == 1:
             return steps, Output(self.classes_.dtype)
         dtypes = tuple(classes.dtype for classes in self.classes_)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
@@ -476,8 +476,6 @@ class Forest(Members, ForestParameters, TreeEstimator):
         n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
             ``indicator[:, n_nodes_ptr[i]:n_nodes_ptr[i + 1]]`` belongs to tree ``i``.
         """
-        from scipy.sparse import hstack
-
         leaves = self._local_leaves(X)
         trees = self._trees.groups[0]
         paths = [decision_path_matrix(tree, leaves[:, i]) for i, tree in enumerate(trees)]

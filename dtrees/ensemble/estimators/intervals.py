@@ -10,7 +10,7 @@ conformity score
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -27,21 +27,17 @@ from dtrees.ensemble.leaf_targets import LeafTargets, PredictQuantiles
 from dtrees.ensemble.prediction import FindLeaves, Step
 
 
-@dataclass(frozen=True)
-class Widened:
+def widened(margin: float, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
     """Step: values of shape (n,), or quantiles of shape (n, K), to intervals, shape (n, 2), by adding a margin on both sides.
 
-    >>> Widened(1.0)(np.array([5.0])).tolist(), Widened(-1.0)(np.array([[1.0, 2.0, 6.0], [3.0, 3.5, 4.0]])).tolist()
+    An interval with crossed ends becomes a point.
+
+    >>> widened(1.0, np.array([5.0])).tolist(), widened(-1.0, np.array([[1.0, 2.0, 6.0], [3.0, 3.5, 4.0]])).tolist()
     ([[4.0, 6.0]], [[2.0, 5.0], [3.5, 3.5]])
     """
-
-    margin: float
-
-    def __call__(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Widen intervals; an interval with crossed ends becomes a point."""
-        low, high = _outer(predicted)
-        middle = low + (high - low) / 2.0
-        return np.column_stack([np.minimum(low - self.margin, middle), np.maximum(high + self.margin, middle)])
+    low, high = _outer(predicted)
+    middle = low + (high - low) / 2.0
+    return np.column_stack([np.minimum(low - margin, middle), np.maximum(high + margin, middle)])
 
 
 def _outer(predicted: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -169,7 +165,7 @@ class CalibratedIntervals(TreeEstimator):
         if not hasattr(self, "conformity_scores_"):
             raise ValueError("the model has no intervals yet; call calibrate(X, y) with rows that it was not fitted on")
         model: Any = self._starting_from(base_margin)
-        predictor = model._predictor(*model._steps(), Widened(margin_of(self.conformity_scores_, coverage)))
+        predictor = model._predictor(*model._steps(), partial(widened, margin_of(self.conformity_scores_, coverage)))
         return model._map(X, predictor, _INTERVAL)
 
 
@@ -336,7 +332,7 @@ class LeafQuantiles(StoredTargets, TreeEstimator):
             found = stored.out_of_bag_quantiles(ends, effective_n_jobs(self.n_jobs))[:, 0]
             scored = ~np.isnan(found[:, 0])  # rows that at least one tree did not draw
             stored.scores[coverage] = conformity_scores(stored.target[scored, 0], found[scored])
-        return self._ask(X, ends, (2,), _INTERVAL, Widened(margin_of(stored.scores[coverage], coverage)))
+        return self._ask(X, ends, (2,), _INTERVAL, partial(widened, margin_of(stored.scores[coverage], coverage)))
 
     def _take_rounds(self, rounds: range) -> None:
         stored = self.__dict__.get("_leaf_targets")

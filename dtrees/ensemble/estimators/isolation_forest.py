@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -70,17 +71,6 @@ def scores(path_length: NDArray[np.float64]) -> NDArray[np.float64]:
     from dtrees.split.numbers.elementary import exp  # imports Numba
 
     return -exp(-path_length * math.log(2.0))
-
-
-@dataclass(frozen=True)
-class Above:
-    """Step: scores to their differences from the offset."""
-
-    offset: float
-
-    def __call__(self, score: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Subtract the offset from scores."""
-        return score - self.offset
 
 
 def signs(decision: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -252,7 +242,7 @@ class IsolationForest(OutlierMixin, Forest):
             A lazy Dask collection if X is one.
         """
         self._check_fitted()
-        return self._scored(X, "decision_function", Above(self.offset_))
+        return self._scored(X, "decision_function", partial(np.add, -self.offset_))
 
     def predict(self, X: Any) -> Any:  # type: ignore[override]
         """Predict whether rows are outliers.
@@ -267,7 +257,7 @@ class IsolationForest(OutlierMixin, Forest):
             -1 for outliers, 1 for others. A lazy Dask collection if X is one.
         """
         self._check_fitted()
-        return self._scored(X, "predict", Above(self.offset_), signs, dtype=np.int64)
+        return self._scored(X, "predict", partial(np.add, -self.offset_), signs, dtype=np.int64)
 
     def _without_target(self) -> Any:
         """Raise AttributeError: there is no target."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -59,15 +60,9 @@ def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "bas
     return np.ascontiguousarray(margin.T)
 
 
-@dataclass(frozen=True)
-class GivenScores:
-    """Raw scores that are passed with rows of X."""
-
-    n_outputs: int
-
-    def __call__(self, X: Any, base_margin: Any) -> NDArray[np.float64]:
-        """Return the scores, shape (n, K)."""
-        return check_margin(base_margin, np.shape(X)[0], self.n_outputs).T
+def given_scores(n_outputs: int, X: Any, base_margin: Any) -> NDArray[np.float64]:
+    """Return raw scores that are passed with rows of X, shape (n, K)."""
+    return check_margin(base_margin, np.shape(X)[0], n_outputs).T
 
 
 @dataclass(frozen=True)
@@ -200,22 +195,23 @@ class StartingPoints(BoostingParameters, TreeEstimator):
                 f"eval_set {given.name!r} has {'a' if given.base_margin is not None else 'no'} base_margin, unlike the rows that are "
                 "fitted; wants tuples (X, y, weight, base_margin) where fit is given base_margin, and only there"
             )
+        return self._start(loss)
+
+    def _start(self, loss: LinkedLoss) -> Start | None:
+        """Return the function for initial raw predictions of rows; None if all rows have the same."""
         if self._starts == BY_MARGIN:
-            return GivenScores(loss.n_outputs)
+            return partial(given_scores, loss.n_outputs)
         return InitialEstimator(self._init_estimator, loss) if self._starts == BY_ESTIMATOR else None
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         predictor = super()._predictor(*steps, n_rounds=n_rounds)
-        if self._starts == BY_ESTIMATOR:
-            return replace(predictor, start=InitialEstimator(self._init_estimator, self._fitted_loss))
-        if self._starts == BY_MARGIN:
-            if self._margin is None:
-                raise ValueError(
-                    "the model was fitted with base_margin, so its trees predict only what is added to these scores; pass base_margin "
-                    "along with X (0 for the trees alone)"
-                )
-            return replace(predictor, start=GivenScores(self._fitted_loss.n_outputs))
-        return predictor
+        if self._starts == BY_MARGIN and self._margin is None:
+            raise ValueError(
+                "the model was fitted with base_margin, so its trees predict only what is added to these scores; pass base_margin "
+                "along with X (0 for the trees alone)"
+            )
+        by_row = self._starts in (BY_ESTIMATOR, BY_MARGIN)
+        return replace(predictor, start=self._start(self._fitted_loss)) if by_row else predictor
 
     def _starting_from(self, base_margin: Any) -> Self:
         """Return a view of the model that predicts with given raw scores of the rows of X."""

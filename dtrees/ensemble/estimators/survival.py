@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,11 +87,11 @@ class Surviving(Boosting):
         at = np.atleast_1d(self.event_times_ if times is None else as_floats(times, "times", "numbers of at least 0"))
         if at.ndim != 1 or not (at >= 0.0).all():
             raise ValueError(f"times is {times!r:.60}; wants numbers of at least 0, of shape (n_times,)")
-        from dtrees.ensemble.objective.survival import Survival
+        from dtrees.ensemble.objective.survival import survival
 
         hazard = None
         if self._loss_name == COX:
             hazard = np.append(0.0, self.cumulative_baseline_hazard_)[np.searchsorted(self.event_times_, at, side="right")]
-        model, step = self._starting_from(base_margin), Survival(self._fitted_loss, at, hazard)
+        model, step = self._starting_from(base_margin), partial(survival, self._fitted_loss, at, hazard)
         output = Output(np.dtype(np.float64), len(at), "predict_survival_function", tuple(at.tolist()))
         return model._map(X, model._predictor(step), output)

@@ -13,9 +13,6 @@ from dtrees.ensemble.objective.loss import BaseLoss, Floats, OneOutput, Target, 
 class BinaryLogLoss(OneOutput):
     """Log loss of two classes; the raw prediction is the log odds of class 1."""
 
-    n_outputs: int = 1
-    constant_hessian: bool = False
-
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the log odds of the weighted class shares, shape (1,)."""
         shares = _class_shares(target, weight, 2)
@@ -105,9 +102,6 @@ def _inside(predicted: Floats) -> Floats:
 @dataclass(frozen=True)
 class Exponential(OneOutput):
     """exp(-raw) for the second class and exp(raw) for the first; the raw prediction is half the log odds of the second."""
-
-    n_outputs: int = 1
-    constant_hessian: bool = False
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return half the log odds of the weighted class shares, shape (1,)."""

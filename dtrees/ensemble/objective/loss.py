@@ -56,16 +56,9 @@ class BaseLoss:
 
     measures_leaves: ClassVar[bool] = False
     takes_all_rows: ClassVar[bool] = False
-
-    @property
-    def residual_quantiles(self) -> tuple[float, ...] | None:
-        """None, as leaves do not have quantiles."""
-        return None
-
-    @property
-    def cut_quantile(self) -> float | None:
-        """None, as residuals are not clipped."""
-        return None
+    residual_quantiles: ClassVar[tuple[float, ...] | None] = None
+    cut_quantile: ClassVar[float | None] = None
+    by_target: ClassVar[tuple[LinkedLoss, ...]] = ()
 
     def cut_at(self, sizes: tuple[float, ...]) -> Self:
         """Return this loss."""
@@ -99,14 +92,12 @@ class BaseLoss:
         """Return zero."""
         return 0.0
 
-    @property
-    def by_target(self) -> tuple[LinkedLoss, ...]:
-        """Empty, as there is one target."""
-        return ()
-
 
 class OneOutput(BaseLoss):
     """Mixin: a loss of one raw prediction, from which its gradients follow directly."""
+
+    n_outputs: ClassVar[int] = 1
+    constant_hessian: ClassVar[bool] = False
 
     def open_round(self, raw: Floats, opened: Floats) -> None:
         """Write the raw prediction."""
@@ -201,7 +192,7 @@ class SeveralTargets(BaseLoss):
     losses: tuple[LinkedLoss, ...]
 
     @property
-    def by_target(self) -> tuple[LinkedLoss, ...]:
+    def by_target(self) -> tuple[LinkedLoss, ...]:  # type: ignore[override]
         """The losses of the targets."""
         return self.losses
 
@@ -234,13 +225,13 @@ class SeveralTargets(BaseLoss):
         return self.losses[0].measures_leaves
 
     @property
-    def residual_quantiles(self) -> tuple[float, ...] | None:
+    def residual_quantiles(self) -> tuple[float, ...] | None:  # type: ignore[override]
         """The quantiles of all targets' losses."""
         each = [loss.residual_quantiles for loss in self.losses]
         return None if each[0] is None else tuple(quantile for one in each for quantile in one or ())
 
     @property
-    def cut_quantile(self) -> float | None:
+    def cut_quantile(self) -> float | None:  # type: ignore[override]
         """The same as for each target's loss."""
         return self.losses[0].cut_quantile
 

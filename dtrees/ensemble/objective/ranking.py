@@ -71,8 +71,6 @@ class LambdaRank(OfAllRows, Identity):
     lambdarank_truncation_level: int = 30
     ndcg_exp_gain: bool = True
 
-    n_outputs = 1
-
     def check(self, target: Target) -> None:
         """Raise a ValueError for relevances without a gain."""
         relevance = target[0]

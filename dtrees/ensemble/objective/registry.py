@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -68,7 +68,7 @@ class CustomObjective(OfAllRows):
         return f"CustomObjective({self.n_classes}, {name} {known}{several})"
 
     @property
-    def by_target(self) -> tuple[LinkedLoss, ...]:
+    def by_target(self) -> tuple[LinkedLoss, ...]:  # type: ignore[override]
         """For multi-output targets, the meaning of each target's raw predictions."""
         return (CustomObjective(0),) * self.n_targets if self.n_targets > 1 else ()
 
@@ -107,13 +107,11 @@ class CustomObjective(OfAllRows):
 
     def predictions(self, raw: Floats) -> Floats:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
-        predicted: Floats = self._link().predictions(raw)
-        return predicted
+        return self._link().predictions(raw)
 
     def raw_predictions(self, predicted: Floats) -> Floats:
         """Return the raw predictions that give these predictions."""
-        raw: Floats = self._link().raw_predictions(predicted)
-        return raw
+        return self._link().raw_predictions(predicted)
 
 
 def _checked(name: str, values: Any, shape: tuple[int, ...]) -> Floats:
@@ -200,13 +198,6 @@ def _has(loss: LinkedLoss, part: str) -> bool:
     return hasattr(loss, part) and (part in vars(loss) or getattr(type(loss), part, None) is not getattr(LinkedLoss, part))
 
 
-def unregister_loss(name: str) -> None:
-    """Remove a loss."""
-    del _entries[name]
-    for names in (REGRESSION, CLASSIFICATION, RANKING):
-        names.discard(name)
-
-
 def name_of(loss: Any) -> str:
     """Return the name of a value of the parameter ``loss``: functions have a common name."""
     return NAME if callable(loss) else str(loss)
@@ -281,33 +272,21 @@ def registered_losses() -> Iterator[tuple[str, int, LinkedLoss]]:
             yield name, n_classes, entry.make(n_classes, **entry.parameters)
 
 
-register_loss("squared_error", lambda n_classes: SquaredError(), classify=False, metric="rmse")
-register_loss("absolute_error", lambda n_classes: AbsoluteError(), classify=False, metric="mae")
+def _register(name: str, kind: Any, **how: Any) -> None:
+    """Register a loss for regression whose fields are its parameters."""
+    parameters = {field.name: field.default for field in fields(kind) if not field.kw_only}
+    register_loss(name, lambda n_classes, **given: kind(**given), classify=False, parameters=parameters, **how)
+
+
+_register("squared_error", SquaredError, metric="rmse")
+_register("absolute_error", AbsoluteError, metric="mae")
 register_loss("huber", lambda n_classes, alpha: Huber(share_of(alpha)), classify=False, parameters={"alpha": 0.9}, metric="mae")
 register_loss("quantile", lambda n_classes, alpha: quantile_loss(alpha), classify=False, parameters={"alpha": 0.9})
-register_loss("poisson", lambda n_classes: Poisson(), classify=False)
-register_loss("gamma", lambda n_classes: Gamma(), classify=False)
-register_loss(
-    "tweedie",
-    lambda n_classes, tweedie_variance_power: Tweedie(tweedie_variance_power),
-    classify=False,
-    parameters={"tweedie_variance_power": 1.5},
-)
-register_loss("cox", lambda n_classes: Cox(), classify=False, metric="concordance", columns="bounds")
-register_loss(
-    "aft",
-    lambda n_classes, **parameters: Aft(**parameters),
-    classify=False,
-    parameters={"aft_loss_distribution": "normal", "aft_loss_distribution_scale": 1.0},
-    columns="bounds",
-)
-register_loss(
-    "lambdarank",
-    lambda n_classes, **parameters: LambdaRank(**parameters),
-    classify=False,
-    parameters={"lambdarank_truncation_level": 30, "ndcg_exp_gain": True},
-    metric="ndcg",
-    columns="queries",
-)
+_register("poisson", Poisson)
+_register("gamma", Gamma)
+_register("tweedie", Tweedie)
+_register("cox", Cox, metric="concordance", columns="bounds")
+_register("aft", Aft, columns="bounds")
+_register("lambdarank", LambdaRank, metric="ndcg", columns="queries")
 register_loss("log_loss", log_loss_for, classify=True, metric="logloss")
 register_loss("exponential", lambda n_classes: Exponential(), classify=True, binary=True)

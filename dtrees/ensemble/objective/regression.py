@@ -39,8 +39,7 @@ class Identity(OneOutput):
 class SquaredError(Identity):
     """Squared error; the raw prediction is the prediction."""
 
-    n_outputs: int = 1
-    constant_hessian: bool = True
+    constant_hessian: ClassVar[bool] = True
 
     def initial(self, target: Target, weight: Floats | None) -> Floats:
         """Return the weighted mean, shape (1,)."""
@@ -63,17 +62,13 @@ class SquaredError(Identity):
 class ByOrder(Identity):
     """Mixin: the raw prediction is the prediction, hessians are treated as 1, and leaf values are measured."""
 
-    n_outputs: int = 1
-    constant_hessian: bool = True
+    constant_hessian: ClassVar[bool] = True
     measures_leaves: ClassVar[bool] = True
+    #: The quantile of the target that is the best constant.
+    quantile: ClassVar[float] = 0.5
 
     @property
-    def quantile(self) -> float:
-        """The quantile of the target that is the best constant."""
-        return 0.5
-
-    @property
-    def residual_quantiles(self) -> tuple[float, ...] | None:
+    def residual_quantiles(self) -> tuple[float, ...] | None:  # type: ignore[override]
         """The same quantile as for the target."""
         return (self.quantile,)
 
@@ -118,7 +113,7 @@ class Quantile(ByOrder):
     alpha: float = 0.9
 
     @property
-    def quantile(self) -> float:
+    def quantile(self) -> float:  # type: ignore[override]
         """Return ``alpha``."""
         return self.alpha
 
@@ -143,7 +138,7 @@ class SeveralQuantiles(SeveralTargets):
     losses: tuple[Quantile, ...]
 
     @property
-    def by_target(self) -> tuple[LinkedLoss, ...]:
+    def by_target(self) -> tuple[LinkedLoss, ...]:  # type: ignore[override]
         """Empty, as there is one target."""
         return ()
 
@@ -193,7 +188,7 @@ class Huber(ByOrder):
     delta: float = math.inf
 
     @property
-    def cut_quantile(self) -> float | None:
+    def cut_quantile(self) -> float | None:  # type: ignore[override]
         """Return ``alpha``."""
         return self.alpha
 
@@ -222,9 +217,6 @@ class Huber(ByOrder):
 class LogLink(OneOutput):
     """Mixin: a loss whose raw prediction is the logarithm of the prediction."""
 
-    n_outputs: int = 1
-    constant_hessian: bool = False
-
     def predictions(self, raw: Floats) -> Floats:
         """Return the predicted values, shape (n,), from raw predictions of shape (n, 1)."""
         return kernels().exp(raw[:, 0])
@@ -250,16 +242,9 @@ class Deviance(LogLink):
 
     #: The distribution of targets, part of the names of kernels.
     distribution: ClassVar[str]
-
-    @property
-    def variance_power(self) -> float:
-        """The power of the mean in which the variance of targets grows."""
-        return 1.0
-
-    @property
-    def _parameters(self) -> tuple[float, ...]:
-        """The parameter of the distribution in calls of kernels."""
-        return ()
+    #: The power of the mean in which the variance of targets grows, and the parameters of the distribution in calls of kernels.
+    variance_power: ClassVar[float] = 1.0
+    _parameters: ClassVar[tuple[float, ...]] = ()
 
     def check(self, target: Target) -> None:
         """Raise a ValueError for negative targets."""
@@ -311,11 +296,7 @@ class Gamma(Deviance):
     """The gamma deviance, 2 (y / p - log(y / p) - 1); the raw prediction is log(p)."""
 
     distribution: ClassVar[str] = "gamma"
-
-    @property
-    def variance_power(self) -> float:
-        """2."""
-        return 2.0
+    variance_power: ClassVar[float] = 2.0
 
     def check(self, target: Target) -> None:
         """Raise a ValueError for targets that are not positive."""
@@ -331,10 +312,10 @@ class Tweedie(Deviance):
     tweedie_variance_power: float = 1.5
 
     @property
-    def variance_power(self) -> float:
+    def variance_power(self) -> float:  # type: ignore[override]
         """The power of the distribution."""
         return self.tweedie_variance_power
 
     @property
-    def _parameters(self) -> tuple[float, ...]:
+    def _parameters(self) -> tuple[float, ...]:  # type: ignore[override]
         return (self.tweedie_variance_power,)

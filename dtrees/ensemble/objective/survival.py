@@ -274,29 +274,22 @@ class Aft(Censored):
         np.copyto(out, self._likelihood(target, raw[0])[0])
 
 
-@dataclass(frozen=True)
-class Survival:
-    """Step: raw predictions to probabilities of survival until given times.
+def survival(loss: Any, times: Floats, hazard: Floats | None, raw: Floats) -> Floats:
+    """Step: raw predictions to probabilities of survival until given times, shape (n, n_times).
 
-    Attributes
+    Parameters
     ----------
     loss : Cox or Aft
     times : ndarray of float64, shape (n_times,)
     hazard : ndarray of float64, shape (n_times,), or None
         For Cox's model, the cumulative baseline hazard at these times.
+    raw : ndarray of float64, shape (n, 1)
     """
-
-    loss: Any
-    times: Floats
-    hazard: Floats | None = None
-
-    def __call__(self, raw: Floats) -> Floats:
-        """Return probabilities, shape (n, n_times)."""
-        k = kernels()
-        if self.hazard is not None:
-            return k.exp(-k.exp(raw) * self.hazard)
-        z = (k.log(self.times) - raw) / self.loss.aft_loss_distribution_scale
-        return k.exp(LAWS[self.loss.aft_loss_distribution](z.ravel()).above).reshape(z.shape)
+    k = kernels()
+    if hazard is not None:
+        return k.exp(-k.exp(raw) * hazard)
+    z = (k.log(times) - raw) / loss.aft_loss_distribution_scale
+    return k.exp(LAWS[loss.aft_loss_distribution](z.ravel()).above).reshape(z.shape)
 
 
 def concordance(target: Target, risk: Floats, weight: Floats | None) -> float:

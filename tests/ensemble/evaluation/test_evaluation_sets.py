@@ -194,7 +194,7 @@ def test_which_set_and_metric_decide():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"callbacks": [EarlyStopping(3)]}, ValueError, "wants one; pass eval_set"),
+        ({"callbacks": [EarlyStopping(3)]}, ValueError, "eval_set is None or empty; pass eval_set"),
         ({"callbacks": [EarlyStopping(3, eval_name="b")], "eval_set": {"a": (X, SIGNAL)}}, ValueError, "the eval_name 'b'; wants one of a"),
         (
             {"callbacks": [EarlyStopping(3, metric="mae")], "eval_set": {"a": (X, SIGNAL)}},

@@ -319,7 +319,7 @@ def test_damaged_json(data):
         (np.array([[-(2**60)]]), ValueError, "integer -1152921504606846976"),
         (np.ones(3), ValueError, "Expected 2D array, got 1D array"),
         (np.ones((3, 0)), ValueError, "0 feature"),
-        (csr_matrix(np.eye(2)), TypeError, "X is sparse"),
+        (csr_matrix(np.eye(2)), TypeError, "Sparse data was passed for X, but dense data is required"),
         (pl.LazyFrame({"x": [1]}), TypeError, r"call .collect\(\)"),
         (
             pd.DataFrame({"day": [datetime.datetime(2020, 1, 1)]}),

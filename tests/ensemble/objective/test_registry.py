@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 
 import dtrees
+from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss, OneOutput
-from dtrees.ensemble.objective.registry import loss_for, register_loss, registered_losses, unregister_loss
+from dtrees.ensemble.objective.registry import loss_for, register_loss, registered_losses
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, X, assert_same_trees, make
 
@@ -47,7 +48,8 @@ class Poisson(OneOutput):
 def poisson():
     register_loss("own", lambda n_classes: Poisson(), classify=False)
     yield Poisson()
-    unregister_loss("own")
+    del registry._entries["own"]
+    registry.REGRESSION.discard("own")
 
 
 COUNTS = np.random.default_rng(4).poisson(np.exp(SIGNAL / 4)).astype(float)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
-from dtrees.ensemble.objective.survival import LAWS, Aft, Cox, Survival, baseline, concordance, log_complement, log_normal_cdf
+from dtrees.ensemble.objective.survival import LAWS, Aft, Cox, baseline, concordance, log_complement, log_normal_cdf, survival
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 
 RNG = np.random.default_rng(8)
@@ -170,12 +170,12 @@ def test_baseline_and_survival():
     for k, time in enumerate(times):
         total += weight[seen & (target[0] == time)].sum() / np.sum((weight * np.exp(raw))[target[0] >= time])
         assert_allclose(hazard[k], total)
-    assert_allclose(Survival(Cox(), times, hazard)(raw[:3, np.newaxis]), np.exp(-np.outer(np.exp(raw[:3]), hazard)))
+    assert_allclose(survival(Cox(), times, hazard, raw[:3, np.newaxis]), np.exp(-np.outer(np.exp(raw[:3]), hazard)))
     at = np.array([0.0, 0.5, 2.0])
     for name, law in BY_SCIPY.items():
         with np.errstate(divide="ignore"):
             wanted = law.sf((np.log(at) - raw[:3, np.newaxis]) / 0.7)
-        assert_allclose(Survival(Aft(name, 0.7), at)(raw[:3, np.newaxis]), wanted, rtol=1e-12)
+        assert_allclose(survival(Aft(name, 0.7), at, None, raw[:3, np.newaxis]), wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
