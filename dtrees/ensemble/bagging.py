@@ -29,7 +29,7 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.parameters import FLOAT_SHARE, N_JOBS, POSITIVE_INTEGER, RANDOM_STATE, parameter, with_parameters
-from dtrees.ensemble.in_process import LOCAL, Backend
+from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.plain_data import from_plain, plain, take
 from dtrees.ensemble.input.schema import Schema
@@ -355,7 +355,9 @@ class Bagging(BagParameters, Model):
             template._warn_without_splits("no column of X divides rows into leaves that the parameters of the estimator allow")
         here = table.weight is None or isinstance(table.weight, np.ndarray)
         self._drawn = (draws, table.n_rows, table.weight) if here else None
-        self._score_out_of_bag(backend, table, grown)
+        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
+        if self.oob_score:
+            self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))
         return self
 
     def _wants(self) -> tuple[Want, ...]:
@@ -396,17 +398,9 @@ class Bagging(BagParameters, Model):
 
     def _take_columns(self, booster: Any) -> None:
         """Set the columns and classes of a booster."""
-        for name in ("n_features_in_", "feature_names_in_", "classes_", "n_classes_"):
-            self.__dict__.pop(name, None)
-            if hasattr(booster, name):
-                setattr(self, name, getattr(booster, name))
-
-    def _score_out_of_bag(self, backend: Backend, table: Table, grown: Sequence[Grown]) -> None:
-        """Set the out-of-bag score and predictions."""
-        self._forget("oob_score_", "oob_prediction_", "oob_decision_function_")
-        if not self.oob_score:
-            return
-        self._take_out_of_bag(backend, table, *out_of_bag_mean(grown, table.n_rows))
+        names = "n_features_in_", "feature_names_in_", "classes_", "n_classes_"
+        self._forget(*names)
+        vars(self).update({name: getattr(booster, name) for name in names if hasattr(booster, name)})
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:

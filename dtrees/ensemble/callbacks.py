@@ -74,8 +74,8 @@ class EarlyStopping:
         """
         if not sets:
             raise ValueError(
-                "early_stopping_rounds and EarlyStopping stop by an evaluation set, but eval_set is None or empty; pass eval_set to fit, "
-                "or use n_iter_no_change, which holds out rows of X"
+                f"early_stopping_rounds={self.rounds} or EarlyStopping({self.rounds}) stops by an evaluation set, but eval_set is None or "
+                "empty; pass eval_set to fit, or use n_iter_no_change, which holds out rows of X"
             )
         names = [metric_name(metric) for metric in metrics]
         for given, known, what in ((self.eval_name, sets, "eval_name"), (self.metric, names, "metric")):

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dtrees.engine.plan.plans import Progress
 from dtrees.engine.threads import dask_worker
@@ -186,23 +186,20 @@ class TerminalBar(Display):
         console = console or Console(stderr=True, highlight=False)
         self._unit = unit
         self._bar = rich.Progress(*columns, console=console, transient=transient, refresh_per_second=_REFRESHES)
-        self._task: rich.TaskID | None = None
+        self._task = self._bar.add_task("Preparing the columns", total=None, scores="")
 
     def begin(self) -> None:
         """Show the bar at its initial position."""
-        self._task = self._bar.add_task("Preparing the columns", total=None, scores="")
         self._bar.start()
 
     def compiling(self) -> None:
         """Show a note beside the bar."""
-        if self._task is not None:
-            self._bar.update(self._task, description=COMPILING.capitalize())
+        self._bar.update(self._task, description=COMPILING.capitalize())
 
     def update(self, progress: Progress) -> None:
         """Store the progress; the bar is redrawn at intervals."""
-        if self._task is not None:
-            scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
-            self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
+        scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
+        self._bar.update(self._task, description=f"{self._unit}s", total=progress.total, completed=progress.done, scores=scores)
 
     def note(self, line: str) -> None:
         """Write the line above the bar."""
@@ -226,7 +223,6 @@ class NotebookBar(Display):
         self._unit = unit
         self._latest: Callable[[], None] | None = None
         self._began, self._next = time.monotonic(), 0.0
-        self._handle: Any = None
 
     def begin(self) -> None:
         """Show the bar at its initial position."""
@@ -236,8 +232,7 @@ class NotebookBar(Display):
 
     def compiling(self) -> None:
         """Show a note beside the bar."""
-        if self._handle is not None:
-            self._handle.update(_waiting(COMPILING.capitalize()))
+        self._handle.update(_waiting(COMPILING.capitalize()))
 
     def update(self, progress: Progress) -> None:
         """Redraw the bar when it is due."""
@@ -261,8 +256,7 @@ class NotebookBar(Display):
         if scores:
             text += f"; {scores}"
         bar = f'<progress max="{progress.total}" value="{progress.done}" style="width: 20em"></progress>'
-        if self._handle is not None:
-            self._handle.update(_Shown(text, f"{bar} {html.escape(text)}"))
+        self._handle.update(_Shown(text, f"{bar} {html.escape(text)}"))
 
     def note(self, line: str) -> None:
         """Write the line below the bar."""

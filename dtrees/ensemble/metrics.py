@@ -228,10 +228,6 @@ def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) 
         return error * error
 
 
-def _absolute_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.abs(y - link.predictions(raw.T))
-
-
 def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     # As in scikit-learn, probabilities are at least this large.
     smallest = np.finfo(np.float64).eps
@@ -256,16 +252,12 @@ def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
     return (link.predictions(raw.T).argmax(axis=1) == y).astype(np.float64)
 
 
-def _is_wrong(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 1.0 - _is_right(link, y, raw)
-
-
 _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.float64]]] = {
     "rmse": _squared_error,
     "mse": _squared_error,
-    "mae": _absolute_error,
+    "mae": lambda link, y, raw: np.abs(y - link.predictions(raw.T)),
     "logloss": _log_loss,
-    "error": _is_wrong,
+    "error": lambda link, y, raw: 1.0 - _is_right(link, y, raw),
     "accuracy": _is_right,
     "loss": _loss,
 }

@@ -126,6 +126,8 @@ def check_boosted_classes(estimator: Any, n: int, metrics: Sequence[str]) -> Non
 LARGEST_INTEGER = 2**63 - 1
 #: Largest limit of trees, such that twice a limit and sums with it are 64-bit integers; larger than the number of rows of any table.
 _LARGEST_LIMIT = 2**61 - 1
+#: Numbers that are the same for the engine as for the user, 0 for estimators without the parameter.
+_AS_GIVEN = ("min_weight_fraction_leaf", "min_child_weight", "min_impurity_decrease", "min_split_gain", "ccp_alpha", "cat_smooth")
 #: Default of ``alpha`` for trees and for boosting.
 ALPHA = 0.9
 #: Largest L2 penalty for each unit of weight. With it, leaf values are below the precision of a float relative to the gradients.
@@ -175,6 +177,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
     min_samples_leaf = _count(resolved_value(estimator, "min_samples_leaf"), n_rows)
     max_depth, max_leaf_nodes = resolved_value(estimator, "max_depth"), resolved_value(estimator, "max_leaf_nodes")
     interactions, most_columns = interaction_rule(estimator)
+    as_given: Any = {name: float(getattr(estimator, name, 0.0)) for name in _AS_GIVEN}
     return replace(
         rules_of_values(estimator, criterion),
         max_features=max_features,
@@ -183,20 +186,15 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, *, random_splits: boo
         max_depth=None if max_depth is None else _limit(max_depth),
         min_samples_split=max(2, _count(estimator.min_samples_split, n_rows), 2 * min_samples_leaf),
         min_samples_leaf=min_samples_leaf,
-        min_weight_fraction_leaf=float(getattr(estimator, "min_weight_fraction_leaf", 0.0)),
-        min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
         max_leaf_nodes=None if max_leaf_nodes is None else _limit(max_leaf_nodes),
-        min_impurity_decrease=float(estimator.min_impurity_decrease),
-        min_split_gain=float(getattr(estimator, "min_split_gain", 0.0)),
-        ccp_alpha=float(estimator.ccp_alpha),
         by_level=bylevel < 1.0,
         categorical=categorical,
-        cat_smooth=float(estimator.cat_smooth),
         min_samples_category=fewest,
         max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n_rows, n) for n in n_categories]),
         chance=chance,
         interactions=interactions,
         most_columns=most_columns,
+        **as_given,
     )
 
 

@@ -236,20 +236,6 @@ def sparse_table(X: Any) -> Any:
     return _of_common_dtype(X if X.format in ("csr", "csc") else X.tocsr())
 
 
-def by_columns(X: Any) -> Any:
-    """Convert the result of :func:`sparse_table` to CSC with ascending rows in each column, no duplicates, and no stored zeros."""
-    X = _canonical(X, "csc")
-    if np.count_nonzero(X.data) < X.data.shape[0]:
-        X = X.copy()
-        X.eliminate_zeros()
-    return X
-
-
-def by_rows(X: Any) -> Any:
-    """Convert the result of :func:`sparse_table` to CSR with ascending columns in each row and no duplicates."""
-    return _canonical(X, "csr")
-
-
 def _canonical(X: Any, form: str) -> Any:
     """Return a table in a format, with ordered cells and no duplicates; the user's object does not change.
 
@@ -381,7 +367,10 @@ class Schema:
         ValueError
             If X holds integers beyond 2**53.
         """
-        X = by_columns(sparse_table(X))
+        X = _canonical(sparse_table(X), "csc")
+        if np.count_nonzero(X.data) < X.data.shape[0]:
+            X = X.copy()
+            X.eliminate_zeros()
         self._check_width(X.shape[1])
         check_values(X.data, "X")
         if has_infinity(X.data):
@@ -460,7 +449,7 @@ class Schema:
 
         if self._categorical:
             raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")
-        X = by_rows(X)
+        X = _canonical(X, "csr")
         check_values(X.data, "X")
         return SparseRows(X.indptr, X.indices, X.data.astype(float_dtype(X.dtype), copy=False), X.shape[1])
 
