@@ -105,8 +105,8 @@ class Model(CheckedParameters, NamedParameters, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
-            DataFrame with the columns 0, 1 and so on.
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or
+            a DataFrame with the columns 0, 1 and so on.
         """
         self._check_fitted()
         steps, output = self._answer()

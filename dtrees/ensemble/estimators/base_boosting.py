@@ -613,7 +613,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def init_(self) -> Any:
         """The initial prediction: a constant estimator, the fitted ``init``, or "zero" (also with ``base_margin``).
 
-        For several targets of classes, the constants are a list with one estimator for each target.
+        For multi-output targets of classes, the constants are a list with one estimator for each target.
         """
         check_is_fitted(self)
         if self._starts != BY_LOSS:
@@ -649,8 +649,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns, or (n, n_quantiles)
-            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
-            DataFrame with the columns 0, 1 and so on; for several quantiles, with these as names.
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or
+            a DataFrame with the columns 0, 1 and so on; for several quantiles, with these as names.
         """
         return super(Boosting, self._first(n_trees)._starting_from(base_margin)).predict(X)
 

@@ -443,8 +443,8 @@ class Forest(Members, ForestParameters, TreeEstimator):
         Returns
         -------
         ndarray of shape (n,), or (n, n_outputs_) where y had several columns
-            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for several targets, an Array of that shape, or a
-            DataFrame with the columns 0, 1 and so on.
+            Numbers, or labels as in ``classes_``. A lazy Dask collection if X is one: for multi-output targets, an Array of that shape, or
+            a DataFrame with the columns 0, 1 and so on.
         """
         return super(Forest, self._first(n_trees)).predict(X)
 
