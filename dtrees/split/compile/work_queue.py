@@ -122,6 +122,16 @@ def finish(queue):
     _add(queue, 8, 1)
 
 
+@inner_kernel
+def claimed(queue, n_tasks):
+    """Yield the numbers of tasks, as long as there are any that no thread has claimed; each is finished when the next is claimed."""
+    k = claim(queue)
+    while k < n_tasks:
+        yield k
+        finish(queue)
+        k = claim(queue)
+
+
 def give_up(queue: NDArray[np.int64]) -> None:
     """Stop all threads from claiming tasks or waiting for them: a thread has failed."""
     queue[0] = queue[8] = 2**40

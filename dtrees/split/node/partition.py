@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.memory import count_bits, prefetch
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.work_queue import claim, finish, wait_for
+from dtrees.split.compile.work_queue import claimed, wait_for
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
 from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
@@ -230,10 +230,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
     n_before = ZERO()
     for k in range(tasks.shape[0]):
         n_before += tasks[k, 0] != COPY
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         kind, i, first, last, left, right = tasks[k]
         used = bits[offsets[i] : offsets[i + 1]]
         if kind == DIVIDE:
@@ -246,7 +243,6 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
             partition.g[first:last] = spare.g[first:last]
             if partition.h.shape[0] > 0:
                 partition.h[first:last] = spare.h[first:last]
-        finish(queue)
 
 
 @inner_kernel
@@ -326,10 +322,7 @@ def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
         Scratch space: the number of each row's leaf.
     """
     n, in_order = rows.shape[0], leaf_of.shape[0] > 0
-    while True:
-        k = claim(queue)
-        if k >= (2 if in_order else 1) * n_chunks:
-            return
+    for k in claimed(queue, (2 if in_order else 1) * n_chunks):
         if k < n_chunks:
             first, last = n * k // n_chunks, n * (k + 1) // n_chunks
             leaf, beyond = ZERO(), starts.shape[0]
@@ -352,7 +345,6 @@ def add_by_leaf(queue, n_chunks, total, rows, starts, values, leaf_of):
             wait_for(queue, n_chunks)
             for row in range(n * (k - n_chunks) // n_chunks, n * (k + 1 - n_chunks) // n_chunks):
                 total[row] += values[np.uint64(leaf_of[row])]
-        finish(queue)
 
 
 @kernel
@@ -430,15 +422,11 @@ def mark_many(queue, chunks, columns, splits, rows, marks):
         Written.
     """
     bits, offsets = marks
-    while True:
-        k = claim(queue)
-        if k >= chunks.shape[0]:
-            return
+    for k in claimed(queue, chunks.shape[0]):
         i, first, last = chunks[k]
         mine = rows[splits.start[i] + 8 * first : min(splits.start[i] + 8 * last, splits.stop[i])]
         used = bits[offsets[i] + first : offsets[i] + last]
         _mark_chunk(columns, splits.column[i], splits.threshold[i], splits.missing_left[i], mine, used)
-        finish(queue)
 
 
 @specialised

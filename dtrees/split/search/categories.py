@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.parts import node_statistic, per_gain
 from dtrees.split.criteria.statistics import minus, nothing
 from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
@@ -319,10 +319,7 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         Written for splits of categories.
     """
     bits, offsets = marks
-    while True:
-        k = claim(queue)
-        if k >= nodes.which.shape[0]:
-            return
+    for k in claimed(queue, nodes.which.shape[0]):
         i = nodes.which[k]
         j, start = splits.column[i], splits.start[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
@@ -330,7 +327,6 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
         choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
         mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
-        finish(queue)
 
 
 @kernel

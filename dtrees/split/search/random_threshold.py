@@ -14,7 +14,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import (
@@ -302,14 +302,10 @@ def find_ends(queue, tasks, columns, rows, ends):
     ends : ndarray of int64, shape (n, 3)
         Written. For a node without values, the lowest code is the number of distinct values, and the highest is -1.
     """
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         start, stop, column = tasks[k]
         codes, n_distinct = columns.codes[column], np.int64(columns.offsets[column + 1] - columns.offsets[column])
         ends[k, 0], ends[k, 1], ends[k, 2] = find_end_codes(codes, n_distinct, rows, start, stop)
-        finish(queue)
 
 
 @kernel
@@ -341,12 +337,8 @@ def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch
     left, missing : ndarray of int64, shape (n, n_sums + 1)
         Written, all 0 before: sums, and the number of rows last.
     """
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         _sum_node(tasks[k], columns, partition, cuts[k], node_sums, limits, scratch, left[k], missing)
-        finish(queue)
 
 
 @lean_kernel
@@ -390,10 +382,7 @@ def try_thresholds(queue, tasks, thresholds, left, missing, nodes, node_sums, li
         One for each task.
     """
     none = np.zeros(left.shape[1], np.int64)
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         node, column, place = tasks[k]
         out.records[k].column, out.records[k].status = column, CONSTANT
         if (thresholds[k] < np.inf or place >= 0) and begin_column(limits.criterion, node_sums[node], column):
@@ -403,7 +392,6 @@ def try_thresholds(queue, tasks, thresholds, left, missing, nodes, node_sums, li
             if score >= 0.0:
                 out.records[k].status = SPLIT
                 complete_but_threshold(ZERO(), column, nodes[node], node_sums[node], limits, score, place >= 0, scratch.found, out, k)
-        finish(queue)
 
 
 @lean_kernel

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.numbers.ordered import float32_of_key
 from dtrees.split.policy import CODES_FOR_LISTED, CODES_FOR_PICKED, DISK_BYTES
 from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
@@ -321,10 +321,7 @@ def list_parts(part: NDArray[np.uint16], n_parts: NDArray[np.int64], share: Call
 @kernel
 def _list_columns(queue, part, n_parts, firsts, rows):
     n_rows = part.shape[0]
-    while True:
-        j = claim(queue)
-        if j >= part.shape[1]:
-            return
+    for j in claimed(queue, part.shape[1]):
         n = n_parts[j]
         for block in range(firsts.shape[1]):
             first, begin = firsts[j, block], block << _BLOCK_BITS
@@ -341,7 +338,6 @@ def _list_columns(queue, part, n_parts, firsts, rows):
                 rows[j, place] = i - begin
                 first[part[i, j] + 1] = place + 1
             first[0] = begin  # each other part starts where the one before stops
-        finish(queue)
 
 
 @lean_kernel

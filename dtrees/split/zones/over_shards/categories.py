@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
@@ -130,10 +130,7 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes, tar
         For several targets, the amounts of rows, or their classes in a common numbering; for one target, shape (0, 0).
     """
     weighted, n_targets = partition.h.shape[0] > 0, targets.shape[1]
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         start, stop, j, to = tasks[k]
         mine = codes[j]
         for i in range(start, stop):
@@ -150,7 +147,6 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes, tar
                 code, g = code * n_classes + g, ZERO()
             _note(tally, code, 1, g, h)
         _list(tally, lists, to)
-        finish(queue)
 
 
 @kernel
@@ -167,10 +163,7 @@ def settle_lists(queue, tasks, sent, begins, before, tally, lists):
         The index in ``sent`` of the list for each task.
     """
     weighted = lists.h.shape[0] > 0
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         to, parent, other = tasks[k]
         for shard in range(begins.shape[0]):
             which = begins[shard, k]
@@ -180,7 +173,6 @@ def settle_lists(queue, tasks, sent, begins, before, tally, lists):
         _list(tally, lists, to)
         if parent >= 0:
             _subtract(before, parent, lists, to, other)
-        finish(queue)
 
 
 @lean_kernel
@@ -298,10 +290,7 @@ def search_lists(queue, nodes, limits, drawn, scratch, out):
         In the order of lists; other candidates are not changed.
     """
     k = nodes.ids.shape[0]
-    while True:
-        t = claim(queue)
-        if t >= nodes.n_rows.shape[0] * k:
-            return
+    for t in claimed(queue, nodes.n_rows.shape[0] * k):
         i, j = t // k, t % k
         if drawn[i, j]:
             column, node_sums = np.int64(nodes.ids[j]), nodes.node_sums[i]
@@ -312,7 +301,6 @@ def search_lists(queue, nodes, limits, drawn, scratch, out):
                 if status == SPLIT:
                     n_codes, n_rows = nodes.n_codes[j], nodes.n_rows[i]
                     complete_but_threshold(n_codes, column, n_rows, node_sums, limits, score, True, scratch.found, out, t)
-        finish(queue)
 
 
 @lean_kernel
@@ -355,14 +343,10 @@ def find_sides(queue, which, numbers, nodes, limits, scratch, offsets, words):
     words : ndarray of uint32
         Written, all 0 before: a bit for each category that goes left.
     """
-    while True:
-        t = claim(queue)
-        if t >= which.shape[0]:
-            return
+    for t in claimed(queue, which.shape[0]):
         i, j = which[t]
         begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.ids[j]))
         _order_list(nodes, i, j, numbers[t], limits, scratch)
         side = scratch.groups.side
         for code in range(nodes.n_codes[j]):
             words[offsets[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
-        finish(queue)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.compile.memory import prefetch
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.policy import AHEAD
@@ -98,10 +98,7 @@ def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, su
         Elements, as in slots (:mod:`dtrees.split.zones.sums`), that rows are added to.
     """
     lists, begins = rows.lists, wanted.begins
-    while True:
-        k = claim(queue)
-        if k >= wanted.tasks.shape[0]:
-            return
+    for k in claimed(queue, wanted.tasks.shape[0]):
         start, stop, j, shift, cut = wanted.tasks[k]
         kept.counts[k] = 0
         if cut > 0 and begins[k] < begins[k + 1]:
@@ -111,13 +108,11 @@ def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, su
             if are_listed(lists, column, shift, parts, stop - start):
                 take_listed(lists, column, shift, parts, start, stop, scratch.keys, scratch.numbers)
                 kept.counts[k] = _sum_listed(scratch.keys, scratch.numbers[: parts.shape[0]], rows, column, start, to)
-                finish(queue)
                 continue
             n_keys = pick_parts((start, stop, j, shift), parts, rows, scratch)
             by = _note_parts(rows.zone_map.first_codes[j], shift, parts, n_keys, scratch.cuts, scratch.part_of)
             cuts = scratch.cuts[:, : parts.shape[0]]
             kept.counts[k] = _sum_keys(scratch.keys[:n_keys], cuts, scratch.part_of, by, rows, column, start, to)
-        finish(queue)
 
 
 @lean_kernel
@@ -231,10 +226,7 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
         Set to 1 if the sums by finer parts do not belong to the rows of the parts.
     """
     zone_map, sums, bars = nodes.zone_map, nodes.sums, nodes.bars
-    while True:
-        t = claim(queue)
-        if t >= tasks.shape[0]:
-            return
+    for t in claimed(queue, tasks.shape[0]):
         i, j, cut = tasks[t]
         request, at = flags.requests[i, j], refined.offsets[t]
         some = flags.parts[request.first : request.last]
@@ -265,7 +257,6 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
                 refined.numbers[at + z], one.part = numbers[z] if cut > 0 else part, part
                 one.g, one.h, one.before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
                 request.n_rows += one.n
-        finish(queue)
 
 
 @lean_kernel

@@ -22,7 +22,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.parts import class_term, has_convex_terms, most_in_box, node_statistic, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, nothing, plus
@@ -56,10 +56,7 @@ def settle_sums(queue, tasks, before, nodes, grains, drawn, limits, scratch):
         The columns in which each node is searched.
     """
     zone_map, sums = nodes.zone_map, nodes.sums
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         one, other, parent, slot = tasks[k]
         if other >= 0:
             _find_other(zone_map, before, parent, sums, slot, other)
@@ -70,7 +67,6 @@ def settle_sums(queue, tasks, before, nodes, grains, drawn, limits, scratch):
             if sums.grains[i] > grains[i]:
                 fold(zone_map, sums, i, grains[i])
             nodes.bars[i] = _find_bar(nodes, i, drawn, limits, scratch)
-        finish(queue)
 
 
 @lean_kernel
@@ -152,12 +148,8 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, offsets, flags, spli
     splits : ColumnSplits
         Written for columns of which no rows are needed.
     """
-    while True:
-        i = claim(queue)
-        if i >= nodes.n_rows.shape[0]:
-            return
+    for i in claimed(queue, nodes.n_rows.shape[0]):
         _flag_node(nodes, i, limits, drawn[i], draws, scratch, offsets[i], flags, splits)
-        finish(queue)
 
 
 @lean_kernel

@@ -18,7 +18,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, n_first_classes, nothing, with_sums
 from dtrees.split.numbers.packed import BLOCK, add_bytes, pack_bytes
 from dtrees.split.policy import AHEAD
@@ -32,15 +32,11 @@ def sum_nodes(queue, tasks, zone_map, partition, sums):
     ``tasks``, shape (n, 6), are first and last place, slot, first and last column, and whether these places are the first for the slot;
     if not, they are added to it.
     """
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         start, stop, slot, first, last, begins = tasks[k]
         if begins:
             numbers_of(sums, slot, first, last)[:] = 0
         include_columns(zone_map, partition, start, stop, first, last, sums, slot, ZERO() + 1)
-        finish(queue)
 
 
 @kernel
@@ -56,10 +52,7 @@ def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
     n_classes : int
         Over all targets; 0 for amounts.
     """
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
+    for k in claimed(queue, tasks.shape[0]):
         start, stop, slot, first, last, begins = tasks[k]
         if begins:
             numbers_of(sums, slot, first, last)[:] = 0
@@ -71,7 +64,6 @@ def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
             _add_classes_of_targets(zone_map.part, partition, task, to, targets, n_classes)
         else:
             _add_amounts(zone_map.part, partition, task, to, targets, sums.scales[slot].shift)
-        finish(queue)
 
 
 @lean_kernel
@@ -218,10 +210,7 @@ def pack_sums(queue, tasks, sums, columns, kept, out, ends):
         Written: the end of each slot in ``out``.
     """
     block = np.empty((sums.width, BLOCK + 1), np.int64)
-    while True:
-        t = claim(queue)
-        if t >= tasks.shape[0]:
-            return
+    for t in claimed(queue, tasks.shape[0]):
         first, last, first_column, last_column, at, place = tasks[t]
         for slot in range(first, last):
             for j in columns[first_column:last_column]:
@@ -233,7 +222,6 @@ def pack_sums(queue, tasks, sums, columns, kept, out, ends):
                     at = pack_bytes(numbers, sums.width, out, at, block)
             if at >= 0:
                 ends[place + slot - first] = at
-        finish(queue)
 
 
 @kernel
@@ -257,27 +245,19 @@ def add_packed(queue, tasks, packed, width, numbers, out, failed):
     failed : ndarray of int64, shape (1,)
         Set to 1 if a count does not agree.
     """
-    while True:
-        t = claim(queue)
-        if t >= tasks.shape[0]:
-            return
+    for t in claimed(queue, tasks.shape[0]):
         at, first, place, n = tasks[t]
         if not add_bytes(packed, at, width, numbers[first : first + n], out[place : place + n]):
             failed[0] = 1
-        finish(queue)
 
 
 @kernel
 def add_numbers(queue, tasks, numbers, out, adds):
     """Write unpacked numbers to ``out``, or add them, by several threads; ``tasks`` are those of :func:`add_packed`."""
-    while True:
-        t = claim(queue)
-        if t >= tasks.shape[0]:
-            return
+    for t in claimed(queue, tasks.shape[0]):
         _, first, place, n = tasks[t]
         if adds:
             for i in range(n):
                 out[place + i] += numbers[first + i]
         else:
             out[place : place + n] = numbers[first : first + n]
-        finish(queue)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.node.partition import Sides, mark_left
 from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.keyed_columns import are_listed, take_listed
@@ -91,10 +91,7 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
 
     ``nodes``, shape (n, 3), are first and last place and column.
     """
-    while True:
-        k = claim(queue)
-        if k >= nodes.shape[0]:
-            return
+    for k in claimed(queue, nodes.shape[0]):
         start, stop, column = nodes[k]
         codes = columns.codes[column]
         lowest, cut = np.int64(columns.offsets[column + 1] - columns.offsets[column]), cuts[k]
@@ -103,7 +100,6 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
             if code > cut:
                 lowest = min(lowest, code)
         out[k] = lowest
-        finish(queue)
 
 
 @kernel
@@ -121,10 +117,7 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
     side : ndarray of uint8
         Buffer for all codes of a column.
     """
-    while True:
-        k = claim(queue)
-        if k >= chunks.shape[0]:
-            return
+    for k in claimed(queue, chunks.shape[0]):
         which, i, first, last = chunks[k]
         j, mine = splits.columns[i], splits.words[splits.begins[which] : splits.begins[which + 1]]
         for code in range(missing[j]):
@@ -134,7 +127,6 @@ def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
         begin, offset = splits.start[i] + 8 * first, splits.offsets[i]
         end = min(splits.start[i] + 8 * last, splits.stop[i])
         mark_left(codes[j], Sides(side), rows, begin, end, bits[offset + first : offset + last])
-        finish(queue)
 
 
 @kernel
@@ -152,10 +144,7 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
     sets : SetsOfTree
     """
     begins = sets.begins
-    while True:
-        k = claim(queue)
-        if k >= chunks.shape[0]:
-            return
+    for k in claimed(queue, chunks.shape[0]):
         for i in range(chunks[k, 0], chunks[k, 1]):
             row, node = rows[i], ZERO()
             while tree.left[node] >= 0:
@@ -171,7 +160,6 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
                     goes_left = code <= tree.cuts[node]
                 node = np.int64(tree.left[node] if goes_left else tree.right[node])
             total[row] += tree.values[node]
-        finish(queue)
 
 
 @kernel
@@ -201,10 +189,7 @@ def pick_rows(queue, wanted, rows, scratch, kept, offsets, out, counts):
         Written: the numbers of values.
     """
     columns, zone_map, keys = rows.columns, rows.zone_map, scratch.keys
-    while True:
-        k = claim(queue)
-        if k >= wanted.tasks.shape[0]:
-            return
+    for k in claimed(queue, wanted.tasks.shape[0]):
         start, stop, j, shift, cut = wanted.tasks[k]
         column, parts = zone_map.which[j], wanted.parts[wanted.begins[k] : wanted.begins[k + 1]]
         first_codes, n_parts = zone_map.first_codes[j], parts.shape[0]
@@ -233,7 +218,6 @@ def pick_rows(queue, wanted, rows, scratch, kept, offsets, out, counts):
                 open_value(out, at, value_of_code(columns, column, code))
             add_shard_row(out, at, rows, place)
         counts[k] = at + 1 - offsets[k]
-        finish(queue)
 
 
 @lean_kernel

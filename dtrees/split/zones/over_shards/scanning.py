@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Moments, nothing
@@ -62,10 +62,7 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
     """
     k, bars = nodes.zone_map.which.shape[0], nodes.bars
     heads = np.empty(sent.begins.shape[0], np.int64)
-    while True:
-        task = claim(queue)
-        if task >= tasks.shape[0]:
-            return
+    for task in claimed(queue, tasks.shape[0]):
         i, j = tasks[task]
         request, t = flags.requests[i, j], i * k + j
         column = np.int64(nodes.column_ids[nodes.zone_map.which[j]])
@@ -79,7 +76,6 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
         if score >= 0.0:
             request.best = score
             note_split(nodes, i, column, limits, score, cut, above, has_missing, scratch.found, splits, t)
-        finish(queue)
 
 
 @lean_kernel
