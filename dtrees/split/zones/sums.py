@@ -59,10 +59,11 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
 
 
 @inlined_kernel
-def _numbers_of(a, b, i, scale, sign):
+def _numbers_of(partition, i, scale, sign):
     """Return the numbers that a row adds to its elements: g, size and count packed, h."""
-    h = b[i] if b.shape[0] > 0 else np.int64(1)
-    return sign * a[i], sign * ((((abs(a[i] - scale.centre * h) >> scale.shift) + 1) << 32) + 1), sign * h
+    shift, centre = scale
+    g, h = partition.g[i], partition.h[i] if partition.h.shape[0] > 0 else np.int64(1)
+    return sign * g, sign * ((((abs(g - centre * h) >> shift) + 1) << 32) + 1), sign * h
 
 
 @inlined_kernel
@@ -76,27 +77,21 @@ def _add_to_element(sums, column, element, numbers, weighted):
 
 
 @inlined_kernel
-def _are_alike(starts, shifts, first, last):
-    """Return whether columns have equally many elements, and equal shifts of parts: columns of categories, which come first, differ."""
-    step, n = starts[first + np.uint64(1)] - starts[first], np.int64(last - first)
-    return starts[last] - starts[first] == n * step and shifts[first] == shifts[last - np.uint64(1)]
-
-
-@lean_kernel
-def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
-    """Add rows to the sums of columns that are alike, except the last up to three rows; return where these begin."""
-    rows, a, b, last_place, weighted = partition.rows, partition.g, partition.h, in_stop - 1, width == 3
-    step, shift = np.uint64(starts[first + np.uint64(1)] - starts[first]), shifts[first]
+def _add_fours(parts, rows, columns, alike, sums, weighted, are_alike):
+    """Add rows to the sums of columns, except the last up to three rows; return where these begin. See :func:`_add_rows`."""
+    (partition, start, in_stop, scale, sign), (first, last, starts, shifts) = rows, columns
+    numbers, last_place = partition.rows, in_stop - 1
     for i in range(start, in_stop - 3, 4):
         for k in range(4):
-            prefetch_row(parts, np.int64(rows[min(i + AHEAD + k, last_place)]))
-        parts_0, parts_1, parts_2, parts_3 = (
-            parts[np.uint64(rows[i])], parts[np.uint64(rows[i + 1])], parts[np.uint64(rows[i + 2])], parts[np.uint64(rows[i + 3])],
-        )  # fmt: skip
-        row_0, row_1 = _numbers_of(a, b, i, scale, sign), _numbers_of(a, b, i + 1, scale, sign)
-        row_2, row_3 = _numbers_of(a, b, i + 2, scale, sign), _numbers_of(a, b, i + 3, scale, sign)
-        column = np.uint64(starts[first])
+            prefetch_row(parts, np.int64(numbers[min(i + AHEAD + k, last_place)]))
+        parts_0, parts_1 = parts[np.uint64(numbers[i])], parts[np.uint64(numbers[i + 1])]
+        parts_2, parts_3 = parts[np.uint64(numbers[i + 2])], parts[np.uint64(numbers[i + 3])]
+        row_0, row_1 = _numbers_of(partition, i, scale, sign), _numbers_of(partition, i + 1, scale, sign)
+        row_2, row_3 = _numbers_of(partition, i + 2, scale, sign), _numbers_of(partition, i + 3, scale, sign)
+        column, shift, step = alike
         for j in range(first, last):
+            if not are_alike:
+                column, shift = np.uint64(starts[j]), shifts[j]
             _add_to_element(sums, column, np.uint64(parts_0[j]) >> shift, row_0, weighted)
             _add_to_element(sums, column, np.uint64(parts_1[j]) >> shift, row_1, weighted)
             _add_to_element(sums, column, np.uint64(parts_2[j]) >> shift, row_2, weighted)
@@ -106,10 +101,41 @@ def _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts,
 
 
 @lean_kernel
+def _add_rows(parts, rows, columns, alike, sums, weighted, are_alike):
+    """Add rows to the sums of columns; the loop is compiled for columns that are alike, and for others with and without weights.
+
+    Parameters
+    ----------
+    parts : ndarray of uint16, shape (n_rows, k)
+    rows : tuple
+        The partition, the range of places, the shift and the centre of sizes, and the sign.
+    columns : tuple
+        The range of columns, their starts and shifts.
+    alike : tuple of uint64
+        If all columns have the same shift, and starts at the same distance: the first start, the shift, and the distance.
+    """
+    if are_alike:
+        rest = _add_fours(parts, rows, columns, alike, sums, weighted, True)
+    elif weighted:
+        rest = _add_fours(parts, rows, columns, alike, sums, True, False)
+    else:
+        rest = _add_fours(parts, rows, columns, alike, sums, False, False)
+    (partition, _, in_stop, scale, sign), (first, last, starts, shifts) = rows, columns
+    for i in range(rest, in_stop):
+        own, numbers = parts[np.uint64(partition.rows[i])], _numbers_of(partition, i, scale, sign)
+        column, shift, step = alike
+        for j in range(first, last):
+            if not are_alike:
+                column, shift = np.uint64(starts[j]), shifts[j]
+            _add_to_element(sums, column, np.uint64(own[j]) >> shift, numbers, weighted)
+            column += step
+
+
+@lean_kernel
 def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
     """Add in-sample rows to the sums of the columns ``first`` to ``last``, or subtract them.
 
-    Two rows at a time; unsigned indices spare the check for negative ones.
+    Four rows at a time; unsigned indices spare the check for negative ones.
 
     Parameters
     ----------
@@ -128,37 +154,10 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
         Elements of the columns, of ``width`` numbers.
     width : int
     """
-    rows, a, b = partition.rows, partition.g, partition.h
-    shift, centre = scale.shift, scale.centre
-    last_place, first, last = in_stop - 1, np.uint64(first), np.uint64(last)
-    if _are_alike(starts, shifts, first, last):
-        start = _add_in_fours(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width)
-    for i in range(start, in_stop, 2):
-        if i + AHEAD < last_place:
-            prefetch_row(parts, np.int64(rows[i + AHEAD]))
-            prefetch_row(parts, np.int64(rows[i + AHEAD + 1]))
-        other = min(i + 1, last_place)
-        second = sign if other > i else np.int64(0)
-        parts_0, parts_1 = parts[np.uint64(rows[i])], parts[np.uint64(rows[other])]
-        if width == 3:
-            size_0, size_1 = abs(a[i] - centre * b[i]), abs(a[other] - centre * b[other])
-            g_0, packed_0, h_0 = sign * a[i], sign * ((((size_0 >> shift) + 1) << 32) + 1), sign * b[i]
-            g_1, packed_1, h_1 = second * a[other], second * ((((size_1 >> shift) + 1) << 32) + 1), second * b[other]
-            for j in range(first, last):
-                column, shift_of_parts = np.uint64(starts[j]), shifts[j]
-                at = column + (np.uint64(parts_0[j]) >> shift_of_parts) * np.uint64(3)
-                add_pair(sums, at, g_0, packed_0)
-                sums[at + np.uint64(2)] += h_0
-                at = column + (np.uint64(parts_1[j]) >> shift_of_parts) * np.uint64(3)
-                add_pair(sums, at, g_1, packed_1)
-                sums[at + np.uint64(2)] += h_1
-        else:
-            g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre) >> shift) + 1) << 32) + 1)
-            g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre) >> shift) + 1) << 32) + 1)
-            for j in range(first, last):
-                column, shift_of_parts = np.uint64(starts[j]), shifts[j]
-                add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift_of_parts) << np.uint64(1)), g_0, packed_0)
-                add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift_of_parts) << np.uint64(1)), g_1, packed_1)
+    rows, n, step = (partition, start, in_stop, (scale.shift, scale.centre), sign), last - first, starts[first + 1] - starts[first]
+    are_alike = starts[last] - starts[first] == n * step and shifts[first] == shifts[last - 1]  # columns of categories come first
+    columns, alike = (np.uint64(first), np.uint64(last), starts, shifts), (np.uint64(starts[first]), shifts[first], np.uint64(step))
+    _add_rows(parts, rows, columns, alike, sums, width == 3, are_alike)
 
 
 @inlined_kernel
@@ -168,8 +167,8 @@ def are_joined(zone_map, n_rows):
     return joined.elements.shape[1] > 0 and n_rows >= ROWS_PER_JOINED_SUM * joined.begins[joined.elements.shape[1]]
 
 
-@separate_kernel
-def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, numbers, width):
+@separate_kernel(returns=types.none)
+def include_joined(zone_map, partition, start, in_stop, starts, shifts, scale, sign, numbers, width):
     """Add in-sample rows to the sums of joined columns in a slot, or subtract them.
 
     Parameters
@@ -177,8 +176,8 @@ def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, num
     zone_map : ZoneMap
     partition : RowPartition
     start, in_stop : int
-    starts : ndarray of int64
-        Start of each column in ``numbers``.
+    starts, shifts : ndarray
+        Start of each column in ``numbers``, and the shift of its parts.
     scale : SCALE
     sign : int
         1 or -1.
@@ -191,41 +190,13 @@ def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, num
     by_element = numbers[numbers.shape[0] - width * joined.begins[joined.elements.shape[1]] :]
     for i in range(by_element.shape[0]):
         by_element[i] = 0
-    _add_rows(joined.elements, partition, start, in_stop, scale, sign, by_element, np.uint64(width))
+    rows, zero = (partition, start, in_stop, (scale.shift, scale.centre), sign), np.uint64(0)
+    columns = zero, np.uint64(joined.elements.shape[1]), starts, shifts
+    _add_rows(joined.elements, rows, columns, (zero, zero, zero), by_element, width == 3, True)
     for j in range(joined.stride.shape[0]):
         table = joined.table_of[j]
         mine = by_element[width * joined.begins[table] : width * joined.begins[table + 1]]
         _add_by_code(mine, zone_map.n_zones[j] + 1, joined.stride[j] * width, width, numbers[starts[j] : starts[j + 1]])
-
-
-@lean_kernel
-def _add_rows(elements, partition, start, in_stop, scale, sign, sums, width):
-    """Add rows to the sums of their ``elements``, like :func:`~dtrees.split.zones.sums.add_rows`."""
-    rows, a, b = partition.rows, partition.g, partition.h
-    shift, centre, last_place, n_tables = scale.shift, scale.centre, in_stop - 1, np.uint64(elements.shape[1])
-    for i in range(start, in_stop, 2):
-        if i + AHEAD < last_place:
-            prefetch_row(elements, np.int64(rows[i + AHEAD]))
-            prefetch_row(elements, np.int64(rows[i + AHEAD + 1]))
-        other = min(i + 1, last_place)
-        second = sign if other > i else np.int64(0)
-        elements_0, elements_1 = elements[np.uint64(rows[i])], elements[np.uint64(rows[other])]
-        h_0, h_1 = (b[i], b[other]) if width > np.uint64(2) else (np.int64(1), np.int64(1))
-        g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre * h_0) >> shift) + 1) << 32) + 1)
-        g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre * h_1) >> shift) + 1) << 32) + 1)
-        if width > np.uint64(2):
-            h_0, h_1 = sign * h_0, second * h_1
-            for t in range(n_tables):
-                at = np.uint64(elements_0[t]) * np.uint64(3)
-                add_pair(sums, at, g_0, packed_0)
-                sums[at + np.uint64(2)] += h_0
-                at = np.uint64(elements_1[t]) * np.uint64(3)
-                add_pair(sums, at, g_1, packed_1)
-                sums[at + np.uint64(2)] += h_1
-        else:
-            for t in range(n_tables):
-                add_pair(sums, np.uint64(elements_0[t]) << np.uint64(1), g_0, packed_0)
-                add_pair(sums, np.uint64(elements_1[t]) << np.uint64(1), g_1, packed_1)
 
 
 @lean_kernel
@@ -488,7 +459,7 @@ def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot
     grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width
     starts, shifts = sums.starts[grain], sums.shifts[grain]
     if last - first == zone_map.which.shape[0] and are_joined(zone_map, in_stop - start):
-        include_joined(zone_map, partition, start, in_stop, starts, scale, sign, numbers, width)
+        include_joined(zone_map, partition, start, in_stop, starts, shifts, scale, sign, numbers, width)
         first = zone_map.joined.stride.shape[0]
     if first < last:
         add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, scale, sign, numbers, width)

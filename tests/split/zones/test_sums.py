@@ -104,8 +104,8 @@ def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
 
 
 @kernel
-def _add_joined(zone_map, partition, start, in_stop, starts, scales, sign, numbers, width):  # type: ignore[no-untyped-def]
-    include_joined(zone_map, partition, start, in_stop, starts, scales[0], sign, numbers, width)
+def _add_joined(zone_map, partition, start, in_stop, starts, shifts, scales, sign, numbers, width):  # type: ignore[no-untyped-def]
+    include_joined(zone_map, partition, start, in_stop, starts, shifts, scales[0], sign, numbers, width)
 
 
 @kernel
@@ -140,7 +140,7 @@ def test_sums_are_those_of_each_column(start: int, weighted: bool, sign: int, so
     wanted = random.integers(-(2**40), 2**40, size + width * joined.n_elements)
     found = wanted.copy()
     _add(zone_map, partition, start, 3999, n, starts[0], shifts[0], scales, sign, wanted, width)
-    _add_joined(zone_map, partition, start, 3999, starts[0], scales, sign, found, width)
+    _add_joined(zone_map, partition, start, 3999, starts[0], shifts[0], scales, sign, found, width)
     np.testing.assert_array_equal(found[:size], wanted[:size])
 
 
