@@ -25,13 +25,12 @@ from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PA
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts, refine_nodes
-from dtrees.split.zones.over_shards.flagging import MANY_FLAGGED, flag_nodes, settle_sums
+from dtrees.split.zones.over_shards.finer_parts import RefinedParts, refine_nodes
+from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
 from dtrees.split.zones.over_shards.records import (
     ALL_PARTS,
     CHUNK,
     FLAGGED,
-    MANY_REQUEST,
     REQUEST,
     ColumnSplits,
     Flags,
@@ -231,8 +230,7 @@ class Searcher:
         self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
         offsets = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
         # The buffer has space for all parts of every node, although few are flagged.
-        request, flagged = (MANY_REQUEST, MANY_FLAGGED) if self._is_of_many else (REQUEST, FLAGGED)
-        self._flags = flags = Flags(np.zeros((n, k), request), mapped(int(offsets[-1]), flagged, large_pages=False))
+        self._flags = flags = Flags(np.zeros((n, k), REQUEST), mapped(int(offsets[-1]), FLAGGED, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
             limits, scratch = self._limits, self._scratch
@@ -308,7 +306,7 @@ class Searcher:
         offsets, firsts = bounds_of(counts * np.maximum(cut, 1)), bounds_of(counts * cut)
         total = int(offsets[-1])
         order = (cut == 0).argsort(kind="stable")
-        tasks, finer = self._tasks[order], FinerTotals(firsts[order], totals)
+        tasks, finer = self._tasks[order], (firsts[order], totals)
         refined = RefinedParts(offsets[order], np.empty(total, np.uint16), np.empty(total, FLAGGED))
         failed, limits, scratch = np.zeros(1, np.int64), self._limits, self._scratch
         self._threads.share(

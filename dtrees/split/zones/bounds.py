@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.criteria.constraints import forget_mirrored, order_of_sides
 from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, is_bounded, score, upper_bound
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed
+from dtrees.split.numbers.elementary import bits_of, float_of
 
 #: Far above the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
@@ -51,17 +52,10 @@ def _score_edges(limits, g0, h0, n0, add, node, scores):
 @inner_kernel
 def _highest(scores):
     """Return the highest of scores, -1.0 if there is none; scores are -1.0 or non-negative, so they have the order of their bits."""
-    if scores.shape[0] == 0:
-        return -1.0
-    bits = scores.view(np.int64)
-    top, best = bits[0], ZERO()
-    for z in range(scores.shape[0]):
+    bits, top = scores.view(np.int64), bits_of(-1.0)
+    for z in range(bits.shape[0]):
         top = max(top, bits[z])
-    for z in range(scores.shape[0]):
-        if bits[z] == top:
-            best = z
-            break
-    return scores[best]
+    return float_of(top)
 
 
 @inner_kernel
@@ -246,12 +240,15 @@ def _copy(source, target, n):
 
 
 @inner_kernel
-def part_arrays(element, grain, size_shift, zones, numbers, n_zones, sums, part_numbers):
-    """Write the sums and the numbers of the non-empty parts of some zones; return how many there are."""
+def part_arrays(element, width, size_shift, zones, numbers, n_zones, sums, part_numbers):
+    """Write the sums and the numbers of the non-empty parts of some zones of ``width`` parts each; return how many there are.
+
+    ``zones`` are of ZONE, or FLAGGED of :mod:`dtrees.split.zones.over_shards.records`. Returns -1 if their rows are not those of parts.
+    """
     n_parts = ZERO()
     for z in range(n_zones):
         g, h, n = zones[z].g_before, zones[z].h_before, zones[z].n_before
-        for part in range(numbers[z] << grain, (numbers[z] + 1) << grain):
+        for part in range(numbers[z] * width, (numbers[z] + 1) * width):
             own = sums_in(element, part)
             if own.n > 0:
                 part_numbers[n_parts] = part
@@ -260,4 +257,6 @@ def part_arrays(element, grain, size_shift, zones, numbers, n_zones, sums, part_
                 sums[G1, n_parts], sums[H1, n_parts], sums[N1, n_parts] = g, h, n
                 sums[SIZE, n_parts] = (element[part, 1] >> 32) << size_shift
                 n_parts += 1
+        if n != zones[z].n_before + zones[z].n:
+            return NONE()
     return n_parts

@@ -8,8 +8,6 @@ zone is the unit by which the node is summed: a zone or, in large nodes, a part 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, separate_kernel, shared_kernel
@@ -27,25 +25,6 @@ from dtrees.split.zones.gather_rows import known_of, lower_sizes, note_sizes, pi
 from dtrees.split.zones.sums import count_flagged, element_of, slope_of
 
 _PLACE = np.uint64(0xFFFFFFFF)
-
-
-class _Flagged(NamedTuple):
-    """The flagged zones of a column.
-
-    Attributes
-    ----------
-    n, n_rows : int
-        Number of flagged zones, and of their rows.
-    last : int
-        Index of the one with the column's highest values in the node, -1 if none has them.
-    missing : Moments
-        The sums of the column's missing rows.
-    """
-
-    n: int
-    n_rows: int
-    last: int
-    missing: Moments
 
 
 @inner_kernel
@@ -100,7 +79,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     count_flagged(zone_map, sums, place, j, n_rows)
     if n > 0 and grain > 0:
         parts = scratch.cuts[0]
-        n = part_arrays(element, grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
+        n = part_arrays(element, 1 << grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
         lower_sizes(known_of(zone_map, sums, slot, node.n, j)[0], element, scale.shift, parts, n, outlined)
         inside = below(top) if top > bar else bar
         edge = best_edge(limits, outlined, n, missing, node, inside, scratch.scores)
@@ -160,8 +139,7 @@ def scan(columns, summed, span, limits, shared_bar, scratch, out, t):
             bar = below(max(edge, score))
         if n_zones > 0:
             copy_found(scratch.found, scratch.other_found)
-            flagged = _Flagged(n_zones, m, last_zone, missing)
-            other = _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scratch)
+            other = _scan_zones(columns, summed, j, (n_zones, m, last_zone, missing), node, limits, bar, shared_bar, scratch)
             if other > score or (other == score and scratch.found.record[0].code < scratch.other_found.record[0].code):
                 score = other
             else:
@@ -171,41 +149,43 @@ def scan(columns, summed, span, limits, shared_bar, scratch, out, t):
             if zone_map.lists.shape[1] // (in_stop - start) < in_stop - start and sums.place_of.shape[0] > 0:
                 found.next_code = _next_code_by_list(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
             else:
-                found.next_code = _next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
+                found.next_code = next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
         _keep(columns, summed, column, (score, missing.n > 0), limits, shared_bar, scratch, out, t)
 
 
 @inner_kernel
 def _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scratch):
-    """Scan the flagged zones of a column; return the best score above the bar, -1.0 if there is none."""
-    zone_map, sums, partition, n_zones, m = summed.zone_map, summed.sums, summed.partition, flagged.n, flagged.n_rows
+    """Scan the flagged zones of a column; return the best score above the bar, -1.0 if there is none.
+
+    ``flagged`` are the first four results of :func:`flag_column`.
+    """
+    zone_map, sums, partition, (n_zones, m, last_zone, missing) = summed.zone_map, summed.sums, summed.partition, flagged
     start, in_stop, slot = summed.place
     column, zone_shift = zone_map.which[j], zone_map.fold - sums.grains[slot]
     codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
     zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
     if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, in_stop - start, m):
         _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, in_stop, keys)
-        return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
+        return _sweep_zones(limits, keys, zones, n_zones, last_zone, missing, summed, node, bar, scratch.found)
     sizes, is_kept = known_of(zone_map, sums, slot, in_stop - start, j)
     rows = partition.rows[start:in_stop]
     pick_known(codes, n_distinct, zone_map, j, zone_shift, numbers, rows, keys, is_kept, sums.kept[j], scratch)
     keys = keys[:m]
     if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
         zones = scratch.parts
-        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, flagged.last, partition, start, keys, scratch)
+        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
         note_sizes(sizes, element_of(sums, slot, j), sums.scales[slot].shift, scratch.zones, numbers)
-        flagged = _Flagged(n_zones, m, last_zone, flagged.missing)
         lay_out(zones, n_zones, scratch.sums)
-        edge = best_edge(limits, scratch.sums, n_zones, flagged.missing, node, bar, scratch.scores)
+        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             shared_bar[0] = max(shared_bar[0], edge)
             bar = below(edge)
-        _flag_each(limits, zones, n_zones, flagged.missing, node, bar, scratch)
+        _flag_each(limits, zones, n_zones, missing, node, bar, scratch)
         keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
     if keys.shape[0] == 0:
         return -1.0
     sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
-    return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
+    return _sweep_zones(limits, keys, zones, n_zones, last_zone, missing, summed, node, bar, scratch.found)
 
 
 @lean_kernel
@@ -224,25 +204,25 @@ def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
 
 
 @lean_kernel
-def _sweep_zones(limits, keys, zones, flagged, summed, node, bar, found):
+def _sweep_zones(limits, keys, zones, n_zones, last_zone, missing, summed, node, bar, found):
     """Sweep the flagged zones, whose sorted rows are ``keys``; return the best score, -1.0 if none is above the bar."""
     partition, start, top = summed.partition, summed.place[0], bar
     first = ZERO()
-    for z in range(flagged.n):
+    for z in range(n_zones):
         zone = zones[z]
         if zone.flag:
             last = first + zone.n
             left = Moments(zone.g_before, zone.h_before, zone.n_before)
             rows = SortedRows(keys, first, last, partition.g, partition.h, start)
-            next_code = NONE_HIGHER if z == flagged.last else UNKNOWN
-            score = sweep_sorted(limits, rows, left, flagged.missing, node, next_code, top, found.left, found)
+            next_code = NONE_HIGHER if z == last_zone else UNKNOWN
+            score = sweep_sorted(limits, rows, left, missing, node, next_code, top, found.left, found)
             top = max(top, score)
             first = last
     return top if top > bar else -1.0
 
 
 @lean_kernel
-def _next_code_by_rows(codes, n_distinct, rows, start, in_stop, code):
+def next_code_by_rows(codes, n_distinct, rows, start, in_stop, code):
     """Return the lowest code above ``code`` among a node's rows."""
     following = np.int64(n_distinct)
     for i in range(start, in_stop):

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.memory import prefetch
 from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
-from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
+from dtrees.split.criteria.statistics import G0, H0, N0, N1, Moments
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import lowest_key, value_by_key
 from dtrees.split.table.keyed_columns import are_listed, take_listed
 from dtrees.split.table.sorting import PLACE
-from dtrees.split.zones.bounds import best_edge, flag_zones
+from dtrees.split.zones.bounds import best_edge, flag_zones, part_arrays
 from dtrees.split.zones.over_shards.own_rows import pick_parts
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, slope_of
@@ -41,22 +41,6 @@ class _FinerSums(NamedTuple):
     keys: NDArray[np.uint64]
     finer: NDArray[np.uint16]
     sums: NDArray[np.int64]
-
-
-@by_reference
-class FinerTotals(NamedTuple):
-    """Sums of all shards by finer parts.
-
-    Attributes
-    ----------
-    firsts : ndarray of int64, shape (n_tasks,)
-        Start of the finer parts of each task.
-    totals : ndarray of int64, shape (n_finer, width)
-        In the form of :func:`sum_finer`.
-    """
-
-    firsts: NDArray[np.int64]
-    totals: NDArray[np.int64]
 
 
 @by_reference
@@ -136,6 +120,17 @@ def _note_parts(first_codes, shift, parts, n_keys, cuts, cells):
     return by
 
 
+@inlined_kernel
+def _add_row(to, at, key, number, partition, place):
+    """Store a row's key and finer part at an index, and add the row to the sums of that part."""
+    sums, g, h = to.sums, partition.g[place], partition.h
+    to.keys[at], to.finer[at] = key, number
+    sums[number, 0] += g
+    sums[number, 1] += (((abs(g) >> to.size_shift) + 1) << 32) + 1
+    if h.shape[0] > 0:
+        sums[number, 2] += h[place]
+
+
 @lean_kernel
 def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
     """Store the keys in parts, write their finer parts, and add the rows of each; return the number of these keys.
@@ -144,9 +139,8 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
     """
     at, one, final = np.uint64(0), np.uint64(1), np.uint64(max(1, keys.shape[0]) - 1)
     first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, cuts.shape[1] - 1]), np.uint64(by)
-    firsts, lasts, ranges, cut, sums = cuts[0], cuts[1], to.ranges, to.cut, to.sums
-    columns, g, h, start = rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
-    weighted, lowest = sums.shape[1] == 3, lowest_key(columns, column)
+    firsts, lasts, ranges, cut = cuts[0], cuts[1], to.ranges, to.cut
+    columns, g, start, lowest = rows.columns, rows.partition.g, np.uint64(start), lowest_key(rows.columns, column)
     for k in range(np.uint64(keys.shape[0])):
         prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & PLACE)))
         key = keys[k]
@@ -164,22 +158,16 @@ def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
             continue
         value, place = value_by_key(columns, column, lowest, code), start + (key & PLACE)
         number = part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
-        to.keys[at], to.finer[at] = key, number
+        _add_row(to, at, key, number, rows.partition, place)
         at += one
-        own = g[place]
-        sums[number, 0] += own
-        sums[number, 1] += (((abs(own) >> to.size_shift) + 1) << 32) + 1
-        if weighted:
-            sums[number, 2] += h[place]
     return np.int64(at)
 
 
 @lean_kernel
 def _sum_listed(keys, ends, rows, column, start, to):
     """Do the same as :func:`_sum_keys` for keys with rows in place of codes, sorted by part; ``ends`` has the end of each part."""
-    ranges, cut, sums = to.ranges, to.cut, to.sums
-    at, columns, g, h, start = np.uint64(0), rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
-    codes, weighted, lowest = columns.codes[column], sums.shape[1] == 3, lowest_key(columns, column)
+    at, columns, ranges, cut = np.uint64(0), rows.columns, to.ranges, to.cut
+    codes, g, start, lowest = columns.codes[column], rows.partition.g, np.uint64(start), lowest_key(columns, column)
     n = np.uint64(ends[ends.shape[0] - 1])
     final = n - np.uint64(1)
     for p in range(ends.shape[0]):
@@ -190,12 +178,7 @@ def _sum_listed(keys, ends, rows, column, start, to):
             prefetch(codes, np.int64(ahead >> np.uint64(32)))
             place, code = keys[i] & PLACE, np.uint64(codes[keys[i] >> np.uint64(32)])
             number = first + np.uint64(finer_part(value_by_key(columns, column, lowest, code), low, scale, cut))
-            to.keys[i], to.finer[i] = code << np.uint64(32) | place, number
-            own = g[start + place]
-            sums[number, 0] += own
-            sums[number, 1] += (((abs(own) >> to.size_shift) + 1) << 32) + 1
-            if weighted:
-                sums[number, 2] += h[start + place]
+            _add_row(to, i, code << np.uint64(32) | place, number, rows.partition, start + place)
         at = np.uint64(ends[p])
     return np.int64(n)
 
@@ -219,13 +202,14 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
     nodes : SearchedNodes
     flags : Flags
         The parts flagged first. Requests are updated: their flagged parts, and the bar.
-    finer : FinerTotals
+    finer : tuple of ndarray of int64
+        Start of the finer parts of each task, and the sums of all shards by finer parts, in the form of :func:`sum_finer`.
     refined : RefinedParts
         Written, except its offsets.
     failed : ndarray of int64, shape (1,)
         Set to 1 if the sums by finer parts do not belong to the rows of the parts.
     """
-    zone_map, sums, bars = nodes.zone_map, nodes.sums, nodes.bars
+    zone_map, sums, bars, (firsts, totals) = nodes.zone_map, nodes.sums, nodes.bars, finer
     for t in claimed(queue, tasks.shape[0]):
         i, j, cut = tasks[t]
         request, at = flags.requests[i, j], refined.offsets[t]
@@ -240,57 +224,22 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
         else:
             begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[zone_map.which[j]]))
             bar = max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar
+            parts, first = scratch.cuts[0], firsts[t]
+            for p in range(some.shape[0]):
+                parts[p] = p if cut > 0 else some[p].part
+            element = totals[first : first + cut * some.shape[0]] if cut > 0 else element_of(sums, i, j)
+            n = part_arrays(element, max(1, cut), shift, some, parts, some.shape[0], outlined, numbers)
+            if n < 0:
+                failed[0], n = 1, ZERO()
             if cut > 0:
-                first = finer.firsts[t]
-                n = _outline(some, cut, finer.totals[first : first + cut * some.shape[0]], shift, outlined, numbers, failed)
                 edge = best_edge(limits, outlined, n, missing, node, bar, scratch.scores)
                 if edge > bar:
                     bars[i] = max(bars[i], edge)
                     bar = below(edge)
-            else:
-                n = _outline_parts(some, element_of(sums, i, j), shift, outlined, numbers)
             n = flag_zones(limits, outlined, n, missing, node, bar, ZERO(), slope_of(limits, sums.scales[i]), numbers, scratch.flags)
             request.first, request.last, request.bar, request.n_rows = at, at + n, bar, 0
             for z in range(n):
                 one, before = refined.parts[at + z], outlined[N0, z]
-                part = some[numbers[z] // max(1, cut)].part
-                refined.numbers[at + z], one.part = numbers[z] if cut > 0 else part, part
-                one.g, one.h, one.before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
+                refined.numbers[at + z], one.part = numbers[z], some[numbers[z] // cut].part if cut > 0 else numbers[z]
+                one.g_before, one.h_before, one.n_before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
                 request.n_rows += one.n
-
-
-@lean_kernel
-def _outline_parts(flagged, element, size_shift, sums, numbers):
-    """Write the sums of flagged parts, and their numbers; return how many there are."""
-    weighted = element.shape[1] == 3
-    for p in range(flagged.shape[0]):
-        one = flagged[p]
-        own = element[one.part]
-        numbers[p] = p
-        sums[G0, p], sums[H0, p], sums[N0, p] = one.g, one.h, one.before
-        sums[G1, p], sums[H1, p] = one.g + own[0], one.h + (own[2] if weighted else one.n)
-        sums[N1, p], sums[SIZE, p] = one.before + one.n, (own[1] >> 32) << size_shift
-    return flagged.shape[0]
-
-
-@lean_kernel
-def _outline(flagged, cut, totals, size_shift, sums, numbers, failed):
-    """Write the sums of non-empty finer parts, and their numbers; return how many there are."""
-    weighted = totals.shape[1] == 3
-    m = ZERO()
-    for p in range(flagged.shape[0]):
-        g, h, n = flagged[p].g, flagged[p].h, flagged[p].before
-        for number in range(p * cut, (p + 1) * cut):
-            packed = totals[number, 1]
-            count = packed & 0xFFFFFFFF
-            if count > 0:
-                numbers[m] = number
-                sums[G0, m], sums[H0, m], sums[N0, m] = g, h, n
-                g, h, n = g + totals[number, 0], h + (totals[number, 2] if weighted else count), n + count
-                sums[G1, m], sums[H1, m], sums[N1, m] = g, h, n
-                sums[SIZE, m] = (packed >> 32) << size_shift
-                m += 1
-        if n != flagged[p].before + flagged[p].n:
-            failed[0] = 1
-            return ZERO()
-    return m

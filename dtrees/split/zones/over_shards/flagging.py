@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column, unconstrained
@@ -160,27 +160,11 @@ def _flag_node(nodes, i, limits, drawn, draws, scratch, at, flags, splits):
         request, record = flags.requests[i, j], splits.candidates.records[i * k + j]
         column = np.int64(nodes.column_ids[nodes.zone_map.which[j]])
         request.first = request.last = at
-        request.n_rows, request.first_part, request.stop_part, request.best = 0, 0, ALL_PARTS, -1.0
-        _open_request(node, request)
+        request.n_rows, request.first_part, request.stop_part, request.best, request.score = 0, 0, ALL_PARTS, -1.0, -1.0
         record.column, record.status = column if drawn[j] else -1, CONSTANT
         if drawn[j] and begin_column(limits.criterion, nodes.node_sums[i], column):
             at += _flag_column(node, nodes, i, j, limits, draws, scratch, flags.parts[at:], request, splits, i * k + j)
             request.last = at
-
-
-@specialised
-def _open_request(node: Any, request: Any) -> None:
-    """Initialize a request without flagged parts."""
-
-
-@_open_request.of(Moments)
-def _(node, request):
-    request.score = -1.0
-
-
-@_open_request.of(Classes, AmountsOfTargets, ClassesOfTargets)
-def _(node, request):
-    request.looks = False
 
 
 @specialised
@@ -201,7 +185,7 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
         if part >= 0 and bars[i] < 0.0:  # its rows are needed to find out
             request.bar, request.n_rows = bars[i], node.n
             request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
-            flagged[0].part, flagged[0].g, flagged[0].h, flagged[0].before, flagged[0].n = part, 0, 0, 0, node.n
+            _note_flagged(flagged[0], part, ZERO(), ZERO(), ZERO(), node.n)
             return 1
     records[t].status = NO_SPLIT
     bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
@@ -226,9 +210,15 @@ def _(node, nodes, i, j, limits, draws, scratch, flagged, request, splits, t):
         request.missing_left = found.missing_left
         request.left_g, request.left_h = scratch.found.left[0], scratch.found.left[1]
     for z in range(n_flagged):
-        zone, part = scratch.zones[z], flagged[z]
-        part.part, part.g, part.h, part.before, part.n = scratch.numbers[z], zone.g_before, zone.h_before, zone.n_before, zone.n
+        zone = scratch.zones[z]
+        _note_flagged(flagged[z], scratch.numbers[z], zone.g_before, zone.h_before, zone.n_before, zone.n)
     return n_flagged
+
+
+@inlined_kernel
+def _note_flagged(flagged, part, g, h, before, n):
+    """Write a flagged part: its number, the sums before it, and its number of rows."""
+    flagged.part, flagged.g_before, flagged.h_before, flagged.n_before, flagged.n = part, g, h, before, n
 
 
 @lean_kernel
@@ -254,9 +244,6 @@ def _is_single(zone_map, sums, slot, j, part):
 _ROUNDING = 2.0**-40
 #: Replaces the weight of an empty side.
 _TINY = 2.0**-1000
-
-#: A flagged part: its number in the grain of its node, and its number of rows.
-MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
 
 
 @inner_kernel
@@ -364,7 +351,7 @@ def _flag_parts(nodes, i, j, limits, bar, buffer, flagged):
         if may:
             looks = True
             if first_codes[(p + 1) << shift] - first_codes[p << shift] > 1:
-                flagged[at].part, flagged[at].n = p, n
+                _note_flagged(flagged[at], p, ZERO(), ZERO(), ZERO(), n)
                 at += 1
                 n_flagged += n
         left = plus_element(left, elements[p])

@@ -94,13 +94,14 @@ CODES = 2**33
 #: The rows of a column of a node in a batch: the flagged parts ``first:last`` of all, which have ``n_rows`` rows. They belong to the
 #: parts ``first_part`` to ``stop_part - 1``, which are all parts, unless rows of the column are sent in several batches.
 CHUNK = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
-#: A chunk with the score of the best split found in batches before (-1.0: none), and the bar.
-_SOUGHT = [*((name, np.int64) for name in CHUNK.names or ()), ("best", np.float64), ("bar", np.float64)]
-#: A searcher's state of a column of a node: a chunk, the sums of missing rows, and the best split after a part of a single value, if its
-#: score is not -1.
+#: A searcher's state of a column of a node: a chunk, the score of the best split found in batches before (-1.0: none), and the bar. For
+#: moments, the sums of missing rows, and the best split after a part of a single value, if its score is not -1. For other statistics,
+#: ``looks`` says whether the column has to be scanned.
 REQUEST = np.dtype(
     [
-        *_SOUGHT,
+        *((name, np.int64) for name in CHUNK.names or ()),
+        ("best", np.float64),
+        ("bar", np.float64),
         ("missing_g", np.int64),
         ("missing_h", np.int64),
         ("missing_n", np.int64),
@@ -111,15 +112,14 @@ REQUEST = np.dtype(
         ("left_g", np.int64),
         ("left_h", np.int64),
         ("missing_left", np.bool_),
+        ("looks", np.bool_),
     ],
     align=True,
 )
-#: The same if elements have several numbers; ``looks`` says whether the column has to be scanned.
-MANY_REQUEST = np.dtype([*_SOUGHT, ("looks", np.bool_)], align=True)
 #: A number greater than that of any part.
 ALL_PARTS = 2**32
-#: A flagged part: its number in the grain of its node, the sums before it, and its number of rows.
-FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("before", np.int64), ("n", np.int64)], align=True)
+#: A flagged part: its number in the grain of its node, the sums before it (of moments only), and its number of rows.
+FLAGGED = np.dtype([(name, np.int64) for name in ("part", "g_before", "h_before", "n_before", "n")], align=True)
 
 
 @by_reference
@@ -157,8 +157,8 @@ class Flags(NamedTuple):
 
     Attributes
     ----------
-    requests : ndarray of REQUEST, or of MANY_REQUEST, shape (n_nodes, k)
-    parts : ndarray of FLAGGED, or of MANY_FLAGGED
+    requests : ndarray of REQUEST, shape (n_nodes, k)
+    parts : ndarray of FLAGGED
         The flagged parts that requests refer to.
     """
 

@@ -127,7 +127,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
     weighted, top, best, at, first, present = merged.h.shape[0] > 0, bar, NONE(), base, base, node.n - missing.n
     for p in range(flagged.shape[0]):
         part = flagged[p]
-        left, stop = Moments(part.g, part.h, part.before), part.before + part.n
+        left, stop = Moments(part.g_before, part.h_before, part.n_before), part.n_before + part.n
         if p == 0 or part.part != flagged[p - 1].part:  # finer parts of one part share its codes
             first = at
         while left.n < stop:
