@@ -21,7 +21,7 @@ from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import limits_for_thread
-from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.search.scratch import Scratch, make_scratch
@@ -38,13 +38,13 @@ from dtrees.split.zones.over_shards.categories import (
     settle_lists,
     sum_by_category,
 )
-from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, mark_by_words
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree, mark_by_words
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 #: Number of rows that are looked up at a time.
 _ROWS_AT_A_TIME = 1 << 16
-_NO_KEY = np.uint64(0)
+_NO_KEY, _NO_CUTS = np.uint64(0), np.empty(0)
 
 
 def count_categories(columns: Columns, categorical: Sequence[int]) -> NDArray[np.int64]:
@@ -143,19 +143,20 @@ class CategoryRows:
 
     def mark(self, sets: CategorySets, splits: Splits, rows: NDArray[np.uint32], nodes: NodeTable, marks: RouteBits) -> None:
         """Set the bits of the rows that splits with a set send left."""
-        start, stop, (bits, offsets) = nodes.start[splits.node], nodes.stop[splits.node], marks
-        step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
-        sizes = np.diff(offsets).tolist()
+        start, stop = nodes.start[splits.node], nodes.stop[splits.node]
+        step = max(1024, int(marks.offsets[-1]) // (2 * self._threads.n_threads) + 1)
+        sizes = np.diff(marks.offsets).tolist()
         chunks = [
             (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
         ]
         tasks, of_split = np.array(chunks, np.int64).reshape(-1, 4), self._place_of[splits.column]
         codes, missing = self._codes, self._missing
         side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
-        by_set = SplitsBySets(sets.offset, sets.words, of_split, splits.missing_left, start, stop, offsets)
+        of_rows = SplitsOfRows(start, stop, of_split, _NO_CUTS, splits.missing_left)
+        of_sets = sets.offset, sets.words
         share_by_column(
             self._threads, codes, of_split[tasks[:, 1]],
-            lambda queue, thread, own: mark_by_words(queue, own, by_set, codes, missing, rows, side[thread], bits),
+            lambda queue, thread, own: mark_by_words(queue, own, of_sets, of_rows, codes, missing, rows, side[thread], marks),
             [tasks], most=1 + int((stop - start).sum()) // THREAD_ROWS,
         )  # fmt: skip
 

@@ -81,20 +81,21 @@ def _(thresholds, node, values, groups, m, which, smooth, bits):
 
 
 @lean_kernel
-def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
-    """Find the best split of a node from the sums of its ``m`` categories; the result is that of ``search_column``.
-
-    ``column`` is the number of the column in ``limits``.
-    """
-    if m < 2:
-        return CONSTANT, 0.0, True
-    m = take_rare_together(groups, m, limits.categories.least[column])
-    return search_kept(node, column, values, m, limits, bits, bar, groups, scratch)
+def merge_rare(column, m, limits, groups):
+    """Merge rare categories of a node; return the number of categories before and after. ``column`` is its number in ``limits``."""
+    return m, take_rare_together(groups, m, limits.categories.least[column])
 
 
 @lean_kernel
-def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
-    """Find the best split of a node like :func:`search_groups`, after rare categories have been merged."""
+def search_groups(node, column, values, counts, limits, bits, bar, scratch):
+    """Find the best split of a node from the sums of its categories; the result is that of ``search_column``.
+
+    ``counts`` are the results of :func:`merge_rare`.
+    """
+    present, m = counts
+    if present < 2:
+        return CONSTANT, 0.0, True
+    groups = scratch.groups
     found, buffer = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
@@ -201,28 +202,22 @@ def search_categories(column, pair, limits, bar, scratch):
 
     Parameters and result are those of :func:`~dtrees.split.search.column.search_any_column`.
     """
-    node, m = _group(pair, limits, scratch)
-    return search_groups(node, column, pair.values, m, limits, pair.bits, bar, scratch.groups, scratch)
+    node, counts = _group(column, pair, limits, scratch)
+    return search_groups(node, column, pair.values, counts, limits, pair.bits, bar, scratch)
 
 
 @lean_kernel
-def _group(pair, limits, scratch):
-    """Sum a node's rows by category; return the node's statistic, and the number of categories."""
+def _group(column, pair, limits, scratch):
+    """Sum a node's rows by category; return the node's statistic, and the results of :func:`merge_rare`."""
     node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
     m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
-    return node, m
+    return node, merge_rare(column, m, limits, scratch.groups)
 
 
 @lean_kernel
-def choose_sides(node, column, values, m, limits, bits, number, groups, side):
-    """Write to ``side``, by code, which rows a split sends left, given the sums of the node's categories."""
-    m = take_rare_together(groups, m, limits.categories.least[column])
-    choose_kept(node, values, m, limits, bits, number, groups, side)
-
-
-@lean_kernel
-def choose_kept(node, values, m, limits, bits, number, groups, side):
-    """Write which rows go left like :func:`choose_sides`, after rare categories have been merged."""
+def choose_sides(node, values, counts, limits, bits, number, groups, side):
+    """Write to ``side``, by code, which rows a split sends left, given the sums of the node's categories; see :func:`search_groups`."""
+    _, m = counts
     which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
     from_low, n_right = number > 0.0, m - n_left
     _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
@@ -251,30 +246,30 @@ def n_categories_left(number):
 @separate_kernel(returns=types.none)
 def choose_sides_of_node(column, pair, limits, number, scratch, side):
     """Write to ``side``, by code, which rows the split of a node sends left."""
-    node, m = _group(pair, limits, scratch)
-    choose_sides(node, column, pair.values, m, limits, pair.bits, number, scratch.groups, side)
+    node, counts = _group(column, pair, limits, scratch)
+    choose_sides(node, pair.values, counts, limits, pair.bits, number, scratch.groups, side)
 
 
 @separate_kernel(returns=FOUND)
 def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
     """Find the best split of a node of a block in one column of categories; ``place`` is the range of its keys."""
-    node, m = _group_list(keys, block, place, sums, limits, scratch)
-    return search_groups(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
+    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
+    return search_groups(node, column, values, counts, limits, ZERO(), bar, scratch)
 
 
 @lean_kernel
-def _group_list(keys, block, place, sums, limits, scratch):
+def _group_list(column, keys, block, place, sums, limits, groups):
     """Sum the rows of a node of a block by category; the result is that of :func:`_group`."""
     first, last = place
     node = node_statistic(limits.criterion, sums, last - first)
-    return node, group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+    return node, merge_rare(column, group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups), limits, groups)
 
 
 @separate_kernel(returns=types.none)
 def choose_sides_of_list(column, values, keys, block, place, sums, limits, number, scratch):
     """Write to the scratch space, by code, which rows the split of a node of a block sends left."""
-    node, m = _group_list(keys, block, place, sums, limits, scratch)
-    choose_sides(node, column, values, m, limits, ZERO(), number, scratch.groups, scratch.groups.side)
+    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
+    choose_sides(node, values, counts, limits, ZERO(), number, scratch.groups, scratch.groups.side)
 
 
 class NodesByCategory(NamedTuple):
@@ -329,6 +324,13 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
+@inlined_kernel
+def has_category(words, first, last, number):
+    """Return whether a set, the bits of ``words[first:last]``, has a category."""
+    word = first + (number >> 5)
+    return word < last and (words[word] >> np.uint32(number & 31)) & np.uint32(1) != np.uint32(0)
+
+
 @kernel
 def mark_by_sets(sets, splits, columns, rows, side, marks):
     """Mark the rows going left by splits whose sets of categories are known.
@@ -341,12 +343,9 @@ def mark_by_sets(sets, splits, columns, rows, side, marks):
         i = sets.node[k]
         j = splits.column[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        mine = sets.words[sets.offset[k] : sets.offset[k + 1]]
-        for code in range(values.shape[0]):
-            number = np.int64(value_at(values, code))
-            word = number >> 5
-            side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
         side[values.shape[0]] = splits.missing_left[i]
+        for code in range(values.shape[0]):
+            side[code] = has_category(sets.words, sets.offset[k], sets.offset[k + 1], np.int64(value_at(values, code)))
         mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from numba import types
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_categorical
+from dtrees.split.node.limits import RandomThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
@@ -82,19 +82,15 @@ def search_any_column(column, pair, limits, bar, scratch):
     return search_column(unconstrained(limits.criterion), pair, limits, bar, scratch)
 
 
-@specialised
+@optional
 def _search_sums(thresholds, pair, limits, bar, scratch):
     """Find the best split by a criterion of sums; parameters and result are those of :func:`search_column`."""
+    return search_by_sums(pair, limits, bar, scratch)
 
 
 @_search_sums.of(RandomThreshold)
 def _(thresholds, pair, limits, bar, scratch):
     return search_random(pair, limits, bar, scratch)
-
-
-@_search_sums.of(BestThreshold)
-def _(thresholds, pair, limits, bar, scratch):
-    return search_by_sums(pair, limits, bar, scratch)
 
 
 @separate_kernel
@@ -106,36 +102,28 @@ def search_by_sums(pair, limits, bar, scratch):
         m = list_others(pair.codes, rows, dominant, scratch.keys)
         if m >= 0:
             return search_around_dominant(scratch.keys[:m], dominant, pair, limits, bar, scratch)
-    node = node_statistic(limits.criterion, pair.sums, rows.shape[0])
-    is_done, status, score, has_missing = _search_sums_by_value(node, pair, limits, bar, scratch)
-    if is_done:
-        return status, score, has_missing
-    return search_sorted(_sorted_rows(pair, scratch), pair.values.shape[0], pair.sums, limits, bar, scratch)
-
-
-@lean_kernel
-def _sorted_rows(pair, scratch):
-    """Return the rows of a node in the order of a column."""
-    partition = pair.partition
-    sort_places(pair.codes, partition.rows, pair.start, pair.in_stop, scratch.keys, scratch.spare, scratch.counts)
-    return SortedRows(scratch.keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
+    return _search_rows(node_statistic(limits.criterion, pair.sums, rows.shape[0]), pair, limits, bar, scratch)
 
 
 @optional
-def _search_sums_by_value(node, pair, limits, bar, scratch):
-    """Search a column by bins, if that is faster than sorting it.
-
-    Returns whether it was, and then status, score and whether values are missing, like :func:`search_column`.
-    """
-    return False, CONSTANT, 0.0, False
+def _search_rows(node, pair, limits, bar, scratch):
+    """Find the best split from all rows of a node: sorted, or, if that is faster, by bins."""
+    return _sort_and_search(pair, limits, bar, scratch)
 
 
-@_search_sums_by_value.of(Moments)
+@_search_rows.of(Moments)
 def _(node, pair, limits, bar, scratch):
     if prefers_bins(node.n, pair.values.shape[0]):
-        status, score, has_missing = search_bins(pair, node, limits, bar, scratch)
-        return True, status, score, has_missing
-    return False, CONSTANT, 0.0, False
+        return search_bins(pair, node, limits, bar, scratch)
+    return _sort_and_search(pair, limits, bar, scratch)
+
+
+@lean_kernel
+def _sort_and_search(pair, limits, bar, scratch):
+    partition, keys = pair.partition, scratch.keys
+    sort_places(pair.codes, partition.rows, pair.start, pair.in_stop, keys, scratch.spare, scratch.counts)
+    rows = SortedRows(keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
+    return search_sorted(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
 
 
 @lean_kernel

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, inner_kernel, kernel, shared_kernel
-from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, note
 from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
@@ -74,13 +73,9 @@ def make_line_up(n_rows: int, levels: NDArray[np.int64], several: bool = False) 
     return LineUp(levels, line, links, items, left, right, quantiles, totals, elements, np.full(7, -1, np.int64), np.full(1, -1.0))
 
 
-@specialised
+@optional
 def n_targets(criterion: Any) -> Any:
     """Return the number of targets."""
-
-
-@n_targets.of(Deviations)
-def _(criterion):
     return ZERO() + 1
 
 
@@ -89,13 +84,9 @@ def _(criterion):
     return criterion.rows.shape[1]
 
 
-@specialised
+@optional
 def of_one_target(criterion: Any) -> Any:
     """Return the criterion for a single target."""
-
-
-@of_one_target.of(Deviations)
-def _(criterion):
     return criterion
 
 
@@ -104,13 +95,9 @@ def _(criterion):
     return criterion.criterion
 
 
-@specialised
+@optional
 def put_in_line(criterion: Any, t: Any, partition: Any, start: Any, in_stop: Any, scratch: Any) -> None:
     """Put a node's in-sample rows into the order of the ``t``-th target, unless they are already."""
-
-
-@put_in_line.of(Deviations)
-def _(criterion, t, partition, start, in_stop, scratch):
     node = scratch.line_up.node
     if node[0] != start or node[1] != in_stop:
         for i in range(in_stop - start):

@@ -27,8 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, shared_kernel
-from dtrees.split.compile.specialised import optional, specialised
-from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
@@ -177,13 +176,9 @@ def _(thresholds, criterion, pair, limits, bar, scratch):
     return search_deviations_at_random(criterion, pair, limits, bar, scratch)
 
 
-@specialised
+@optional
 def _search_all(criterion, pair, limits, bar, scratch):
     """Find the best of all splits."""
-
-
-@_search_all.of(Deviations)
-def _(criterion, pair, limits, bar, scratch):
     put_in_line(criterion, ZERO(), pair.partition, pair.start, pair.in_stop, scratch)
     n, weighted = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0
     return search_all_thresholds(criterion, pair.codes, pair.values.shape[0], n, weighted, limits, bar, scratch)

@@ -29,11 +29,10 @@ from dtrees.split.criteria.statistics import (
     with_sums,
     write_sums,
 )
-from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, bar_for, complete_but_threshold
 from dtrees.split.numbers.hashing import draw, draw_columns, mix, undraw_columns, uniform
 from dtrees.split.search.sweep import cut_after
-from dtrees.split.search.vectors import add_left, add_missing, add_row_left, add_two_left, score_columns, widen, widen_two
+from dtrees.split.search.vectors import add_left, add_missing, add_row_left, add_two_left, forbid, score_columns, widen, widen_two
 from dtrees.split.table.columns import highest_code_below, value_at
 
 #: Rows of a block's counts; see :func:`search_random_block`.
@@ -196,11 +195,8 @@ def _sum_sides(node, block, places, has_missing):
 @inlined_kernel
 def _score_thresholds(limits, node, scores, counts):
     """Score the thresholds of all columns with missing rows on the right, -1.0 if they are not allowed."""
-    h, n_left = counts[H_LEFT], counts[N_LEFT]
-    score_columns(node, limits.criterion, counts[LEFT:], h, scores)
-    for j in range(scores.shape[0]):
-        found = scores[j]
-        scores[j] = found if is_allowed(limits, n_left[j], node.n - n_left[j], h[j], node.h - h[j]) else -1.0
+    score_columns(node, limits.criterion, counts[LEFT:], counts[H_LEFT], scores)
+    forbid(limits, counts[N_LEFT], node.n, counts[H_LEFT], node.h, scores)
 
 
 @optional

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import minus, nothing, plus_row, weight_at
-from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.limits import RandomThreshold
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import LISTED_CELL, LISTED_SHARE
 from dtrees.split.search.column import search_column, search_sorted
@@ -223,13 +223,9 @@ def _write_out(zero_code, keys, pair):
         dense[rows[place_in(keys[i])]] = code_of(keys[i])
 
 
-@specialised
+@optional
 def _search_sums(thresholds, zero_code, keys, pair, limits, bar, scratch):
     """Find the best split by a criterion of sums; parameters and result are those of :func:`search_cells`."""
-
-
-@_search_sums.of(BestThreshold)
-def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
     return _search_best(zero_code, keys, pair, limits, bar, scratch)
 
 

@@ -16,9 +16,8 @@ from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import forbid_out_of_order, is_constrained
 from dtrees.split.criteria.parts import is_bounded, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, nothing, plus_row, weight_at
-from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
-from dtrees.split.search.vectors import add_class_terms, add_left, add_row_left, add_two_left, bound_columns, finish_scores, widen
+from dtrees.split.search.vectors import add_class_terms, add_left, add_row_left, add_two_left, bound_columns, finish_scores, forbid, widen
 from dtrees.split.table.sorting import MISSING
 
 #: Rows of the scratch space of floats: best score of a column, that of columns to be searched again, signs of monotonic columns, and the
@@ -47,14 +46,6 @@ def _copy_whole_row(codes, out):
 def _count_missing(x, n_missing):
     for j in range(n_missing.shape[0]):
         n_missing[j] += x[j] == np.int64(MISSING)
-
-
-@lean_kernel
-def forbid(limits, n_left, n, h, total, score):
-    """Discard the scores of splits that are not allowed."""
-    for j in range(score.shape[0]):
-        found = score[j]
-        score[j] = found if is_allowed(limits, n_left[j], n - n_left[j], h[j], total - h[j]) else -1.0
 
 
 @inlined_kernel

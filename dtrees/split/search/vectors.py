@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.memory import float_of
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
@@ -141,6 +142,14 @@ def finish_scores(criterion, h, node, scores):
         scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0
 
 
+@lean_kernel
+def forbid(limits, n_left, n, h, total, score):
+    """Discard the scores of splits that are not allowed."""
+    for j in range(score.shape[0]):
+        found = score[j]
+        score[j] = found if is_allowed(limits, n_left[j], n - n_left[j], h[j], total - h[j]) else -1.0
+
+
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
 EXACT_WEIGHT = 13_777
 #: Limit of the fourth power of the weight of a node with several targets, times their number, for the same purpose.
@@ -158,7 +167,7 @@ class Chunk(NamedTuple):
 
 def make_chunk() -> Chunk:
     """Return buffers for a chunk."""
-    scores = np.empty(CHUNK + 1)
+    scores = np.empty(CHUNK)
     return Chunk(np.empty((3, CHUNK), np.int64), scores, scores.view(np.int64))
 
 
@@ -188,30 +197,36 @@ def _(criterion, node):
 def sweep_chunks(node, limits, rows, bar, buffer, found, chunk):
     """Find the best split of a node from its rows sorted by code, without missing values.
 
-    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``chunk`` is scratch space. A statistic without a
-    version of its own is swept by the squares of its sums.
+    Parameters and result are those of :func:`~dtrees.split.search.sweep.sweep_sorted`; ``chunk`` is scratch space.
     """
-    top, keys, first, last = bar, rows.keys, rows.first, rows.last
-    node_square = ZERO()
-    for k in range(node.sums.shape[0]):
-        node_square += node.sums[k] * node.sums[k]
-        buffer[k] = 0
-    sums = ZERO(), ZERO(), ZERO()
-    cut = NONE()
+    top, cut, before, first, last = bar, NONE(), (ZERO(), ZERO(), ZERO()), rows.first, rows.last
+    buffer[:] = 0
     for start in range(first, last, CHUNK):
         m = min(last - start, CHUNK)
-        squares, products, h = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m]
-        sums = _sum_squares(node, _chunk_of(rows, start, m), buffer, sums, squares, products, h)
-        m = min(m, last - 1 - start)
-        if m <= 0:
-            continue
-        scores = chunk.scores[:m]
-        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
-        where = highest(chunk, ZERO(), m, top)
+        n = min(m, last - 1 - start)  # there is no split after the last row
+        before = _score_chunk(node, limits, rows, start, m, n, before, buffer, chunk)
+        where = highest(chunk, n, top)
         if where >= 0:
             top = chunk.scores[where]
             cut = start + where
     return _note_cut(node, rows, cut, top, buffer, found)
+
+
+@optional
+def _score_chunk(node, limits, rows, start, m, n, before, buffer, chunk):
+    """Score the splits after the first ``n`` of the ``m`` rows from ``keys[start]`` on; return the totals of all rows so far.
+
+    ``before`` are the totals of earlier rows, whose sums are in ``buffer``. A statistic without a version of its own is scored by the
+    squares of its sums.
+    """
+    node_square = ZERO()
+    for k in range(node.sums.shape[0]):
+        node_square += node.sums[k] * node.sums[k]
+    squares, products, h = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m]
+    totals = _sum_squares(node, _chunk_of(rows, start, m), buffer, before, squares, products, h)
+    keys, scores = rows.keys[start : start + n + 1], chunk.scores[:n]
+    _score_squares(limits, keys, start - rows.first, squares[:n], products[:n], h[:n], node_square, node, scores)
+    return totals
 
 
 @lean_kernel
@@ -245,22 +260,17 @@ def _score_moments(limits, keys, n_before, g, h, node, scores):
 
 
 @lean_kernel
-def highest(chunk, low, high, top):
-    """Return the first place of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
+def highest(chunk, n, top):
+    """Return the first place of the highest of the first ``n`` scores, if it is above ``top``; otherwise -1.
 
     Scores are -1 or non-negative, so they have the order of their bits, and the maximum of integers is vectorised.
     """
-    bits = chunk.bits[low:high]
-    largest = NONE()
+    bits, largest, where = chunk.bits[:n], NONE(), ZERO()
     for i in range(bits.shape[0]):
         largest = max(largest, bits[i])
-    if largest < 0:
+    if largest < 0 or float_of(largest) <= top:
         return NONE()
-    chunk.bits[CHUNK] = largest
-    if chunk.scores[CHUNK] <= top:
-        return NONE()
-    where = low
-    while chunk.bits[where] != largest:
+    while bits[where] != largest:
         where += 1
     return where
 
@@ -296,7 +306,7 @@ def _(node, limits, rows, bar, buffer, found, chunk):
             continue
         _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, chunk.scores[:m])
         forbid_in_column(limits.criterion, node, g[:m], h[:m], chunk.scores[:m])
-        where = highest(chunk, ZERO(), m, top)
+        where = highest(chunk, m, top)
         if is_bounded(limits.criterion):
             if where >= 0:
                 where, top = _highest_score(limits, g[:m], h[:m], node, chunk, where, top)
@@ -349,29 +359,17 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
         scores[i] = mine if allowed else -1.0
 
 
-@sweep_chunks.of(AmountsOfTargets)
-def _(node, limits, rows, bar, buffer, found, chunk):
-    """Sweep the sums of several targets: a chunk of rows is read once for each."""
-    top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
-    buffer[:] = 0
-    for start in range(first, last, CHUNK):
-        m = min(last - start, CHUNK)
-        h, g, numbers = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m]
-        weight = _sum_weights(_chunk_of(rows, start, m), weight, numbers, h)
-        m = max(min(m, last - 1 - start), 0)
-        scores = chunk.scores[:m]
-        scores[:] = 0.0
-        for t in range(node.sums.shape[0]):
-            buffer[t] = _sum_amounts(node.rows, t, numbers, buffer[t], g)
-            add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
-        if m == 0:
-            continue
-        _finish_scores(limits, keys[start : start + m + 1], start - first, h[:m], node, scores)
-        where = highest(chunk, ZERO(), m, top)
-        if where >= 0:
-            top = chunk.scores[where]
-            cut = start + where
-    return _note_cut(node, rows, cut, top, buffer, found)
+@_score_chunk.of(AmountsOfTargets)
+def _(node, limits, rows, start, m, n, before, buffer, chunk):
+    """A chunk of rows is read once for each target."""
+    h, g, numbers, scores = chunk.sums[0, :m], chunk.sums[1, :m], chunk.sums[2, :m], chunk.scores[:n]
+    weight = _sum_weights(_chunk_of(rows, start, m), before[0], numbers, h)
+    scores[:] = 0.0
+    for t in range(node.sums.shape[0]):
+        buffer[t] = _sum_amounts(node.rows, t, numbers, buffer[t], g)
+        add_class_terms(limits.criterion, g[:n], node.sums[t], h[:n], node.h, scores)
+    _finish_scores(limits, rows.keys[start : start + n + 1], start - rows.first, h[:n], node, scores)
+    return weight, ZERO(), ZERO()
 
 
 @lean_kernel

@@ -16,8 +16,8 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, sepa
 from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.records import CONSTANT, NO_BITS, NO_SPLIT, NodeColumn
-from dtrees.split.search.categories import FOUND, choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.node.records import NO_BITS, NO_SPLIT, NodeColumn
+from dtrees.split.search.categories import FOUND, choose_sides, choose_sides_of_node, search_categories, search_groups
 from dtrees.split.search.category_orders import RARE
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.sums import Sums, element_of
@@ -160,10 +160,8 @@ def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     element, least = element_of(summed.sums, summed.place[2], j), limits.categories.least[column]
     if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:
         return NO_SPLIT, 0.0, True
-    present, m = sum_categories(element, values.shape[0], least, scratch.groups)
-    if present < 2:
-        return CONSTANT, 0.0, True
-    return search_kept(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)
+    counts = sum_categories(element, values.shape[0], least, scratch.groups)
+    return search_groups(node, column, values, counts, limits, ZERO(), bar, scratch)
 
 
 @separate_kernel(returns=types.none)
@@ -178,5 +176,5 @@ def choose_sides_of_slot(columns, column, summed, node, limits, number, scratch,
         choose_sides_of_node(column, pair, limits, number, scratch, side)
         return
     element = element_of(summed.sums, summed.place[2], j)
-    _, m = sum_categories(element, values.shape[0], limits.categories.least[column], scratch.groups)
-    choose_kept(node, values, m, limits, ZERO(), number, scratch.groups, side)
+    counts = sum_categories(element, values.shape[0], limits.categories.least[column], scratch.groups)
+    choose_sides(node, values, counts, limits, ZERO(), number, scratch.groups, side)

@@ -25,10 +25,10 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claimed
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, n_first_classes, n_sums
 from dtrees.split.node.records import CONSTANT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories import choose_sides, search_groups
+from dtrees.split.search.categories import choose_sides, merge_rare, search_groups
 
 
 @by_reference
@@ -220,9 +220,9 @@ def _(node, lists, i, groups):
     return m
 
 
-@_read.of(AmountsOfTargets)
+@_read.of(Moments, AmountsOfTargets)
 def _(node, lists, i, groups):
-    weighted, n_targets, first = lists.h.shape[0] > 0, node.sums.shape[0], lists.begin[i]
+    weighted, n_targets, first = lists.h.shape[0] > 0, n_sums(node), lists.begin[i]
     m = lists.length[i] // n_targets
     for k in range(m):
         at = first + k * n_targets
@@ -231,17 +231,6 @@ def _(node, lists, i, groups):
         for t in range(n_targets):
             groups.sums[k, t] = lists.g[at + t]
         groups.sums[k, n_targets] = lists.h[at] if weighted else n
-    return m
-
-
-@_read.of(Moments)
-def _(node, lists, i, groups):
-    weighted, first = lists.h.shape[0] > 0, lists.begin[i]
-    m = lists.length[i]
-    for k in range(m):
-        n = np.int64(lists.n[first + k])
-        groups.code[k], groups.n[k] = lists.code[first + k], n
-        groups.sums[k, 0], groups.sums[k, 1] = lists.g[first + k], lists.h[first + k] if weighted else n
     return m
 
 
@@ -304,27 +293,26 @@ def search_lists(queue, nodes, limits, drawn, scratch, out):
 
 
 @lean_kernel
-def _drawn_bits(nodes, i, j):
-    return draw(np.uint64(nodes.key) ^ nodes.paths[i], np.int64(nodes.ids[j]))
+def _read_node(nodes, i, j, limits, groups):
+    """Read the list of a node in a column: its statistic, numbers of categories as for a search, values, and random bits."""
+    node = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i])
+    counts = merge_rare(j, _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups), limits, groups)
+    return node, counts, nodes.values[: nodes.n_codes[j]], draw(np.uint64(nodes.key) ^ nodes.paths[i], np.int64(nodes.ids[j]))
 
 
 @lean_kernel
 def _search_list(nodes, i, j, limits, scratch):
     """Find the best split of a node in a column; return its status and score."""
-    node, groups = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), scratch.groups
-    m = _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups)
-    values, bits = nodes.values[: nodes.n_codes[j]], _drawn_bits(nodes, i, j)
-    status, score, _ = search_groups(node, j, values, m, limits, bits, -1.0, groups, scratch)
+    node, counts, values, bits = _read_node(nodes, i, j, limits, scratch.groups)
+    status, score, _ = search_groups(node, j, values, counts, limits, bits, -1.0, scratch)
     return status, score
 
 
 @lean_kernel
-def _order_list(nodes, i, j, number, limits, scratch):
-    """Write the categories that go left in a split of a node to ``scratch.groups``."""
-    node, groups = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), scratch.groups
-    m = _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups)
-    values, bits = nodes.values[: nodes.n_codes[j]], _drawn_bits(nodes, i, j)
-    choose_sides(node, j, values, m, limits, bits, number, groups, groups.side)
+def _order_list(nodes, i, j, number, limits, groups):
+    """Write the categories that go left in a split of a node to ``groups``."""
+    node, counts, values, bits = _read_node(nodes, i, j, limits, groups)
+    choose_sides(node, values, counts, limits, bits, number, groups, groups.side)
 
 
 @kernel
@@ -346,7 +334,7 @@ def find_sides(queue, which, numbers, nodes, limits, scratch, offsets, words):
     for t in claimed(queue, which.shape[0]):
         i, j = which[t]
         begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.ids[j]))
-        _order_list(nodes, i, j, numbers[t], limits, scratch)
+        _order_list(nodes, i, j, numbers[t], limits, scratch.groups)
         side = scratch.groups.side
         for code in range(nodes.n_codes[j]):
             words[offsets[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)

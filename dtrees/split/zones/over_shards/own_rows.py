@@ -11,11 +11,13 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claimed
 from dtrees.split.node.partition import Sides, mark_left
+from dtrees.split.search.categories import has_category
 from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.keyed_columns import are_listed, take_listed
 from dtrees.split.table.sorting import PLACE, sort_keys
 from dtrees.split.zones.gather_rows import pick
 from dtrees.split.zones.over_shards.records import add_shard_row, open_value
+from dtrees.split.zones.scan import next_code_by_rows
 
 
 @by_reference
@@ -36,31 +38,6 @@ class WalkedTree(NamedTuple):
     missing_left: NDArray[np.bool_]
     values: NDArray[np.float64]
     cuts: NDArray[np.int64]
-
-
-@by_reference
-class SplitsBySets(NamedTuple):
-    """Splits by sets of nodes whose rows are divided, and the sets of all splits of a level.
-
-    Attributes
-    ----------
-    begins, words : ndarray
-        As in :class:`~dtrees.tree.category_sets.CategorySets`.
-    columns : ndarray of int64, shape (n,)
-    missing_left : ndarray of bool, shape (n,)
-    start, stop : ndarray of int64, shape (n,)
-        First and last place of each node.
-    offsets : ndarray of int64, shape (n + 1,)
-        Start of the bits of each split.
-    """
-
-    begins: NDArray[np.int64]
-    words: NDArray[np.uint32]
-    columns: NDArray[np.int64]
-    missing_left: NDArray[np.bool_]
-    start: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    offsets: NDArray[np.int64]
 
 
 @by_reference
@@ -93,40 +70,39 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
     """
     for k in claimed(queue, nodes.shape[0]):
         start, stop, column = nodes[k]
-        codes = columns.codes[column]
-        lowest, cut = np.int64(columns.offsets[column + 1] - columns.offsets[column]), cuts[k]
-        for i in range(start, stop):
-            code = np.int64(codes[rows[i]])
-            if code > cut:
-                lowest = min(lowest, code)
-        out[k] = lowest
+        n_distinct = columns.offsets[column + 1] - columns.offsets[column]
+        out[k] = next_code_by_rows(columns.codes[column], n_distinct, rows, start, stop, cuts[k])
 
 
 @kernel
-def mark_by_words(queue, chunks, splits, codes, missing, rows, side, bits):
+def mark_by_words(queue, chunks, sets, splits, codes, missing, rows, side, marks):
     """Mark the rows going left by splits by sets, by several threads.
 
     Parameters
     ----------
     chunks : ndarray of int64, shape (n, 4)
         A set, its split, and the first and last byte of the split's bits.
-    splits : SplitsBySets
+    sets : tuple of ndarray
+        The start of the words of each set, and the words (:class:`~dtrees.tree.category_sets.CategorySets`).
+    splits : SplitsOfRows
+        The splits of a level.
     codes : ndarray of uint32, shape (n_columns, n_rows)
     missing : ndarray of int64, shape (n_columns,)
         The code of missing values.
     side : ndarray of uint8
         Buffer for all codes of a column.
+    marks : RouteBits
+        Written.
     """
+    (begins, words), (bits, offsets) = sets, marks
     for k in claimed(queue, chunks.shape[0]):
         which, i, first, last = chunks[k]
-        j, mine = splits.columns[i], splits.words[splits.begins[which] : splits.begins[which + 1]]
+        j = splits.column[i]
         for code in range(missing[j]):
-            word = code >> 5
-            side[code] = (mine[word] >> np.uint32(code & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
+            side[code] = has_category(words, begins[which], begins[which + 1], code)
         side[missing[j]] = splits.missing_left[i]
-        begin, offset = splits.start[i] + 8 * first, splits.offsets[i]
-        end = min(splits.start[i] + 8 * last, splits.stop[i])
-        mark_left(codes[j], Sides(side), rows, begin, end, bits[offset + first : offset + last])
+        begin, end = splits.start[i] + 8 * first, min(splits.start[i] + 8 * last, splits.stop[i])
+        mark_left(codes[j], Sides(side), rows, begin, end, bits[offsets[i] + first : offsets[i] + last])
 
 
 @kernel
@@ -154,8 +130,7 @@ def walk_rows(queue, chunks, codes, missing, tree, sets, rows, total):
                     goes_left = tree.missing_left[node]
                 elif which >= 0:
                     category = np.int64(sets.categories[sets.place_of[j], row])
-                    word = begins[which] + (category >> 5)
-                    goes_left = word < begins[which + 1] and (sets.words[word] >> np.uint32(category & 31)) & np.uint32(1) != np.uint32(0)
+                    goes_left = has_category(sets.words, begins[which], begins[which + 1], category)
                 else:
                     goes_left = code <= tree.cuts[node]
                 node = np.int64(tree.left[node] if goes_left else tree.right[node])
