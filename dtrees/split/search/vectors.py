@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.memory import float_of
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
@@ -27,6 +26,7 @@ from dtrees.split.criteria.squares import GiniOfClasses
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import note_found
+from dtrees.split.numbers.elementary import float_of
 from dtrees.split.policy import CHUNK
 from dtrees.split.search.sweep import SortedRows, rows_between, sum_rows
 from dtrees.split.table.sorting import code_in, code_of, place_in
