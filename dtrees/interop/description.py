@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,9 @@ from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import Identity, LogLink, SeveralQuantiles
 from dtrees.tree.tree import Tree
 
-IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
+Kind = Literal["identity", "exponential", "logistic", "softmax", "shares", "ascending", "score"]
 #: What only some target formats support: two links, initial scores of rows (``base_margin``), and several targets with classes.
-ASCENDING, SCORE, MARGINS, CLASSES_OF_TARGETS = "ascending", "score", "margins", "classes of targets"
+Held = Literal["ascending", "score", "margins", "classes of targets"]
 
 
 class Link(NamedTuple):
@@ -54,14 +54,14 @@ class Link(NamedTuple):
         Slope of the logistic link.
     """
 
-    kind: str
+    kind: Kind
     n_outputs: int
     slope: float = 1.0
 
     @property
     def n_predicted(self) -> int:
         """Number of predictions."""
-        return 2 if self.kind == LOGISTIC else self.n_outputs
+        return 2 if self.kind == "logistic" else self.n_outputs
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class PlainModel:
     classes: Any
 
     @property
-    def link(self) -> str:
+    def link(self) -> Kind:
         """The kind of the first link."""
         return self.links[0].kind
 
@@ -141,7 +141,7 @@ class PlainModel:
         return f"column {number}" if self.names is None else f"column {self.names[number]!r}"
 
 
-def describe(model: Any, target: str, *, holds: Collection[str] = ()) -> PlainModel:
+def describe(model: Any, target: str, *, holds: Collection[Held] = ()) -> PlainModel:
     """Return the description of a model for an exporter.
 
     Parameters
@@ -150,7 +150,7 @@ def describe(model: Any, target: str, *, holds: Collection[str] = ()) -> PlainMo
     target : str
         The target format, for messages.
     holds : collection of str
-        Which of ``ASCENDING``, ``SCORE``, ``MARGINS`` and ``CLASSES_OF_TARGETS`` the target format supports.
+        What the target format supports of ``Held``.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _forest(model: Any) -> PlainModel:
     """Return the description of a tree or a forest."""
     groups, classes = model._trees.groups, getattr(model, "classes_", None)
     n_outputs = groups[0][0].value.shape[1]
-    link = SCORE if isinstance(model, IsolationForest) else IDENTITY if classes is None else SHARES
+    link: Kind = "score" if isinstance(model, IsolationForest) else "identity" if classes is None else "shares"
     return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), (Link(link, n_outputs),), None, classes)
 
 
@@ -194,25 +194,25 @@ def _boosting(model: Any, target: str) -> PlainModel:
     return PlainModel(model, model._trees.groups, initial, 1, links, name, classes)
 
 
-def _check_held(plain: PlainModel, target: str, holds: Collection[str]) -> None:
+def _check_held(plain: PlainModel, target: str, holds: Collection[Held]) -> None:
     """Raise a ValueError if a model has something that the target format does not support."""
     name = type(plain.estimator).__name__
-    if plain.link == SCORE and SCORE not in holds:
+    if plain.link == "score" and "score" not in holds:
         raise ValueError(
             f"model is an IsolationForest, whose scores do not add up over trees: {target} cannot hold it; use dtrees.to_c or "
             "dtrees.interop.dtrees_numpy"
         )
-    if isinstance(plain.classes, list) and CLASSES_OF_TARGETS not in holds:
+    if isinstance(plain.classes, list) and "classes of targets" not in holds:
         raise ValueError(
             f"this {name} has {len(plain.classes)} targets with classes of their own, and {target} supports multi-output regressors "
             "only; use dtrees.to_c or dtrees.interop.dtrees_numpy, or fit a classifier for each target"
         )
-    if plain.by_margin and MARGINS not in holds:
+    if plain.by_margin and "margins" not in holds:
         raise ValueError(
             f"this {name} was fitted with base_margin, and {target} has no place for the scores of rows; use dtrees.to_c, "
             "dtrees.to_xgboost or dtrees.interop.dtrees_numpy, or fit it without"
         )
-    if plain.link == ASCENDING and ASCENDING not in holds:
+    if plain.link == "ascending" and "ascending" not in holds:
         raise ValueError(
             f"alpha={[*plain.estimator._fitted_loss.residual_quantiles]} are several quantiles, which are put in order row by row, and "
             f"{target} cannot do that; use dtrees.to_c or dtrees.interop.dtrees_numpy, or fit a model for each quantile and sort their "
@@ -220,7 +220,7 @@ def _check_held(plain: PlainModel, target: str, holds: Collection[str]) -> None:
         )
 
 
-def describe_members(model: Any, target: str, *, holds: Collection[str] = ()) -> list[PlainModel]:
+def describe_members(model: Any, target: str, *, holds: Collection[Held] = ()) -> list[PlainModel]:
     """Return the descriptions of a bag's boosters, whose mean is the prediction, or of the model itself."""
     return [describe(member, target, holds=holds) for member in (_boosters(model) if isinstance(model, Bagging) else [model])]
 
@@ -233,7 +233,7 @@ def _boosters(bag: Bagging) -> list[Any]:
 def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
     """Return a bag of boosters as one model: leaf values are divided by the number of boosters."""
     first, n = boosters[0], len(boosters)
-    if first.link != IDENTITY:
+    if first.link != "identity":
         raise ValueError(
             f"this {type(bag).__name__} predicts the mean of what its boosters predict by loss={first.loss!r}, not a sum of trees, "
             f"and {target} cannot carry it; use dtrees.to_c or dtrees.to_sklearn, or carry its boosters (estimators_) one by one, and take "
@@ -249,21 +249,21 @@ def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
 def _link_of(loss: Any, n_outputs: int, name: str, target: str) -> Link:
     """Return the link of a loss with this number of raw predictions."""
     if isinstance(loss, SeveralQuantiles):
-        return Link(ASCENDING, n_outputs)
+        return Link("ascending", n_outputs)
     if loss.by_target:
         loss = loss.by_target[0]
     if isinstance(loss, CustomObjective):
         loss = loss._link()
     if isinstance(loss, LogLink):
-        return Link(EXPONENTIAL, n_outputs)
+        return Link("exponential", n_outputs)
     if isinstance(loss, Exponential):
-        return Link(LOGISTIC, n_outputs, 2.0)
+        return Link("logistic", n_outputs, 2.0)
     if isinstance(loss, BinaryLogLoss):
-        return Link(LOGISTIC, n_outputs)
+        return Link("logistic", n_outputs)
     if isinstance(loss, MultinomialLogLoss):
-        return Link(SOFTMAX, n_outputs)
+        return Link("softmax", n_outputs)
     if isinstance(loss, Identity):
-        return Link(IDENTITY, n_outputs)
+        return Link("identity", n_outputs)
     raise ValueError(
         f"loss={name!r} was registered by another package, and what its raw predictions mean is its own; {target} carries the losses of "
         "dtrees only"

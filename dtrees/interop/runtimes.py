@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe
+from dtrees.interop.description import PlainModel, describe
 from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
@@ -27,10 +27,10 @@ _LEQ, _MEMBER = 0, 6
 _TENSORS = "nodes_splits", "nodes_modes", "leaf_weights", "membership_values"
 #: Treelite's name of the function from sums to predictions, and its task.
 _TREELITE_STEPS = {
-    EXPONENTIAL: ("exponential", "kRegressor"),
-    LOGISTIC: ("sigmoid", "kBinaryClf"),
-    SOFTMAX: ("softmax", "kMultiClf"),
-    SHARES: ("identity_multiclass", "kMultiClf"),
+    "exponential": ("exponential", "kRegressor"),
+    "logistic": ("sigmoid", "kBinaryClf"),
+    "softmax": ("softmax", "kMultiClf"),
+    "shares": ("identity_multiclass", "kMultiClf"),
 }
 
 
@@ -121,9 +121,9 @@ def to_treelite(model: Any) -> Any:
     treelite = needed("treelite.model_builder", "export")
     trees = plain.trees()
     name, task = _TREELITE_STEPS.get(plain.link, ("identity", "kRegressor"))
-    if plain.link == SHARES and plain.n_outputs == 1:
+    if plain.link == "shares" and plain.n_outputs == 1:
         name, task = "identity", "kRegressor"  # for a single class
-    by_class = plain.link in (SOFTMAX, SHARES)
+    by_class = plain.link in ("softmax", "shares")
     n_targets, n_classes = (1, plain.n_outputs) if by_class else (plain.n_outputs, 1)
     shape = (1, 1) if plain.by_groups else (n_targets, n_classes)
     outputs = [output for output, _ in trees]
@@ -188,7 +188,7 @@ def _onnx_mean(graph: _OnnxGraph, plain: PlainModel, raw: str, last: str | None 
 def _onnx_values(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
     """Add the nodes from sums to the predictions of a regressor."""
     value = _onnx_mean(graph, plain, raw)
-    if plain.link == EXPONENTIAL:
+    if plain.link == "exponential":
         value = graph.add("Exp", [value])
     if plain.n_outputs > 1:
         graph.add("Identity", [value], "prediction")
@@ -201,11 +201,11 @@ def _onnx_labels(graph: _OnnxGraph, plain: PlainModel, raw: str) -> list[Any]:
     """Add the nodes from sums to labels and probabilities."""
     assert plain.classes is not None
     name = "probabilities"
-    if plain.link == LOGISTIC:
+    if plain.link == "logistic":
         odds = _onnx_mean(graph, plain, raw)
         sides = graph.add("Mul", [odds, graph.constant(np.array([[-plain.slope, plain.slope]]))])
         graph.add("Sigmoid", [sides], name)
-    elif plain.link == SOFTMAX:
+    elif plain.link == "softmax":
         graph.add("Softmax", [_onnx_mean(graph, plain, raw)], name, axis=1)
     else:
         _onnx_mean(graph, plain, raw, name)

@@ -40,16 +40,8 @@ _LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "
 #: Parameters that concern a fit only.
 _LEAVE_OUT = frozenset({"init", "warm_start", "n_estimators"})
 #: Fields of scikit-learn's nodes, and the arrays of dtrees with the same data.
-_FIELDS = {
-    "left_child": "children_left",
-    "right_child": "children_right",
-    "feature": "feature",
-    "threshold": "threshold",
-    "impurity": "impurity",
-    "n_node_samples": "n_node_samples",
-    "weighted_n_node_samples": "weighted_n_node_samples",
-    "missing_go_to_left": "missing_go_to_left",
-}
+_SAME = ("feature", "threshold", "impurity", "n_node_samples", "weighted_n_node_samples", "missing_go_to_left")
+_FIELDS = {"left_child": "children_left", "right_child": "children_right"} | {name: name for name in _SAME}
 
 #: Limit to which boosting clips the shares of classes for its initial value.
 LEAST_SHARE = float(np.finfo(np.float64 if SKLEARN_VERSION >= (1, 8) else np.float32).eps)

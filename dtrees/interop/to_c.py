@@ -22,19 +22,7 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.prediction import by_target
-from dtrees.interop.description import (
-    ASCENDING,
-    CLASSES_OF_TARGETS,
-    EXPONENTIAL,
-    IDENTITY,
-    LOGISTIC,
-    MARGINS,
-    SCORE,
-    SHARES,
-    SOFTMAX,
-    PlainModel,
-    describe_members,
-)
+from dtrees.interop.description import PlainModel, describe_members
 from dtrees.split.numbers import elementary
 from dtrees.tree.tree import Tree
 from dtrees.version import __version__
@@ -98,11 +86,11 @@ def to_c(model: Any, *, name: str = "model") -> str:
     """
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise ValueError(f"name is {name!r}; wants an identifier of C: letters, digits and underscores, the first of them no digit")
-    members = describe_members(model, "C", holds={ASCENDING, SCORE, MARGINS, CLASSES_OF_TARGETS})
+    members = describe_members(model, "C", holds={"ascending", "score", "margins", "classes of targets"})
     plain, terms = members[0], elementary._TERMS
     facts = _facts(model, name, members)
     parts = [_about(model, plain, facts, sum(len(group) for member in members for group in member.groups)), _trees(members, facts)]
-    if {EXPONENTIAL, LOGISTIC, SOFTMAX, SCORE} & {link.kind for link in plain.links}:
+    if {"exponential", "logistic", "softmax", "score"} & {link.kind for link in plain.links}:
         constants = {"rounder": elementary._ROUNDER, "lowest": elementary._LOWEST, "per_ln_2": elementary._PER_LN_2}
         constants |= {"ln_2": elementary._LN_2, "rest": elementary._REST_OF_LN_2}
         numbers = {key: _number(constant) for key, constant in constants.items()}
@@ -121,7 +109,7 @@ def _facts(model: Any, name: str, members: list[PlainModel]) -> dict[str, Any]:
     margin["margin_of_row"] = f"base_margin[{plain.n_outputs}] = {{0}}, "
     return {
         "name": name,
-        "method": "score_samples" if plain.link == SCORE else "predict_proba" if classes else "predict",
+        "method": "score_samples" if plain.link == "score" else "predict_proba" if classes else "predict",
         "n_raw": plain.n_outputs,
         "n_out": sum(link.n_predicted for link in plain.links),
         "n_groups": len(plain.groups),
@@ -131,7 +119,7 @@ def _facts(model: Any, name: str, members: list[PlainModel]) -> dict[str, Any]:
         "divisor": _number(plain.divisor),
         "classes": _quoted(classes[0] if len(classes) == 1 else classes),
         "places": "".join(places),
-        "offset": _number(model.offset_) if plain.link == SCORE else "",
+        "offset": _number(model.offset_) if plain.link == "score" else "",
         **(margin if plain.by_margin else dict.fromkeys(margin, "")),
     }
 
@@ -141,14 +129,14 @@ def _link(plain: PlainModel, facts: dict[str, Any]) -> str:
     parts = []
     for link in plain.links:
         own = facts | {"n_raw": link.n_outputs, "slope": _number(link.slope), "ln_2": _number(math.log(2.0))}
-        code = _part(IDENTITY if link.kind == SHARES else link.kind).substitute(own)
+        code = _part("identity" if link.kind == "shares" else link.kind).substitute(own)
         parts.append(code if len(plain.links) == 1 else _part("target").substitute(own, link=code, n_predicted=link.n_predicted))
     return "".join(parts)
 
 
 def _further(model: Any, plain: PlainModel) -> list[str]:
     """Return the names of the parts with further functions."""
-    if plain.link == SCORE:
+    if plain.link == "score":
         return ["outlier"]
     labels: list[str] = {0: [], 1: ["label"]}.get(len(by_target(plain.classes)), ["labels"])
     return labels + ["decision"] * hasattr(model, "decision_function")

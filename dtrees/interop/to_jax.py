@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe
+from dtrees.interop.description import PlainModel, describe
 from dtrees.interop.rounding import thresholds_for
 from dtrees.split.numbers.ordered import rounded_down
 from dtrees.tree.tree import Tree
@@ -285,13 +285,13 @@ def _link(plain: PlainModel) -> Callable[[Any], Any]:
     from jax import numpy as jnp
 
     def of_values(raw: Any) -> Any:
-        values = jnp.exp(raw) if plain.link == EXPONENTIAL else raw
+        values = jnp.exp(raw) if plain.link == "exponential" else raw
         return values if plain.n_outputs > 1 else values[:, 0]
 
     def of_shares(raw: Any) -> Any:
-        if plain.link == LOGISTIC:
+        if plain.link == "logistic":
             odds = plain.slope * raw[:, 0]
             return jnp.stack([nn.sigmoid(-odds), nn.sigmoid(odds)], axis=1)
-        return nn.softmax(raw, axis=1) if plain.link == SOFTMAX else raw
+        return nn.softmax(raw, axis=1) if plain.link == "softmax" else raw
 
     return of_values if plain.classes is None else of_shares

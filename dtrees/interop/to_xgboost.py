@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.files import atomic_file
-from dtrees.interop.description import EXPONENTIAL, LOGISTIC, MARGINS, SHARES, SOFTMAX, PlainModel, describe
+from dtrees.interop.description import PlainModel, describe
 from dtrees.interop.rounding import thresholds_for
 from dtrees.split.numbers.elementary import exp, log
 from dtrees.split.numbers.ordered import rounded_down
@@ -85,7 +85,7 @@ def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any
     >>> json.loads(path.read_text())["learner"]["objective"]["name"]
     'count:poisson'
     """
-    plain = describe(model, _TARGET, holds={MARGINS})
+    plain = describe(model, _TARGET, holds={"margins"})
     thresholds = thresholds_for(plain, model, X, _TARGET)
     if path is None:
         xgboost = needed("xgboost", "xgboost")
@@ -102,7 +102,7 @@ def _document(plain: PlainModel, thresholds: Callable[[Tree], NDArray[np.float64
     objective, parameters = _objective(plain)
     base, left_over = _base(plain)
     parts: list[tuple[int, Tree, NDArray[np.float64]]] = []
-    two_shares = plain.link == SHARES and plain.n_outputs == 2
+    two_shares = plain.link == "shares" and plain.n_outputs == 2
     for number, (output, tree) in enumerate(plain.trees()):
         first = left_over[output] if plain.by_groups and number < len(plain.groups) else 0.0
         for k in [1] if two_shares else range(tree.value.shape[1]):
@@ -113,7 +113,7 @@ def _document(plain: PlainModel, thresholds: Callable[[Tree], NDArray[np.float64
     categorical = np.zeros(plain.n_features, bool)
     for _, tree in plain.trees():
         categorical[tree.feature[tree.categories.node]] = True
-    is_multiclass = plain.link == SOFTMAX
+    is_multiclass = plain.link == "softmax"
     n_trees = len(parts)
     score = ",".join(f"{one:.9g}" for one in base[:n_outputs])
     trees = [_tree(number, tree, value, plain.n_features, thresholds(tree)) for number, (_, tree, value) in enumerate(parts)]
@@ -157,25 +157,25 @@ def _names(plain: PlainModel) -> list[str]:
 
 def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
     """Return the name and the parameters of the objective."""
-    if plain.link == LOGISTIC:
+    if plain.link == "logistic":
         return "binary:logistic", _SCALE
-    if plain.link == SOFTMAX:
+    if plain.link == "softmax":
         return "multi:softprob", {"softmax_multiclass_param": {"num_class": str(plain.n_outputs)}}
     loss = plain.loss if plain.n_outputs == 1 else None
     if loss == "quantile":
         return "reg:quantileerror", {"quantile_loss_param": {"quantile_alpha": f"[{plain.estimator.alpha}]"}}
     if loss == "tweedie":
         return "reg:tweedie", {"tweedie_regression_param": {"tweedie_variance_power": str(plain.estimator.tweedie_variance_power)}}
-    return _OBJECTIVES.get(loss) or _OBJECTIVES["poisson" if plain.link == EXPONENTIAL else "squared_error"]
+    return _OBJECTIVES.get(loss) or _OBJECTIVES["poisson" if plain.link == "exponential" else "squared_error"]
 
 
 def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return the base score of each output, and its difference to the initial raw prediction."""
     raw = plain.initial * plain.slope
-    if plain.link == LOGISTIC:
+    if plain.link == "logistic":
         base = np.clip(1.0 / (1.0 + exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
         return base, raw - log(base.astype(np.float64) / (1.0 - base.astype(np.float64)))
-    if plain.link == EXPONENTIAL:
+    if plain.link == "exponential":
         base = np.clip(exp(raw), 1e-16, 1e16).astype(np.float32)
         return base, raw - log(base.astype(np.float64))
     base = raw.astype(np.float32)
