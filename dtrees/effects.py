@@ -25,7 +25,7 @@ from dtrees.ensemble.estimators.starting import BY_MARGIN
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import is_frame, is_sparse
 from dtrees.ensemble.prediction import by_target
-from dtrees.node_texts import check_integer, column_names, short_text
+from dtrees.node_texts import check_integers, column_names, short_text
 from dtrees.plots import COLOUR, INCHES, axes_for, check_model, checked_size, pyplot, short_name
 
 #: Limits: lines of rows; categories, and classes drawn; points of a grid for two columns; cells that are predicted at once.
@@ -368,12 +368,6 @@ def plot_partial_dependence(
     return drawn if several else drawn[0]
 
 
-def check_integers(**numbers: tuple[Any, int]) -> None:
-    """Raise TypeError or ValueError for arguments that are not integers of at least the given minimum."""
-    for name, (number, least) in numbers.items():
-        check_integer(name, number, least)
-
-
 def most_important(model: Any, n: int) -> list[int]:
     """Return the ``n`` most important columns, or fewer."""
     none = np.zeros(model.n_features_in_)  # isolation forests have no importances: the first columns are returned
@@ -666,14 +660,12 @@ def _draw_waterfall(ax: Any, sample: Sample, values: NDArray[np.float64], expect
     ends = expected + np.cumsum(sizes)
     begins = np.concatenate([[expected], ends[:-1]])
     places = np.arange(len(sizes))
-    ax.barh(places, sizes, left=begins, height=0.6, color=np.where(sizes < 0, COLOUR, _RED), zorder=3)
+    bars = ax.barh(places, sizes, left=begins, height=0.6, color=np.where(sizes < 0, COLOUR, _RED), zorder=3)
     ax.vlines(ends[:-1], places[:-1], places[1:], color=_GREY, linewidth=0.8, zorder=2)
     low, high = min(begins.min(), ends.min()), max(begins.max(), ends.max())
     reach = (high - low) or 1.0
     digits = digits_of(reach)
-    for place, size, end in zip(places.tolist(), sizes.tolist(), ends.tolist(), strict=True):
-        text = f"{size:+,.{digits}f}"
-        ax.text(end + np.copysign(0.015 * reach, size), place, text, va="center", ha="left" if size >= 0 else "right", fontsize="small")
+    ax.bar_label(bars, [f"{size:+,.{digits}f}" for size in sizes.tolist()], padding=3, fontsize="small")
     ax.set_xlim(low - 0.2 * reach, high + 0.2 * reach)
     ax.locator_params(axis="x", nbins=6)
     ax.set_ylim(-0.6, len(sizes) - 0.4)

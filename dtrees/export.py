@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.files import atomic_file
-from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts, check_integer, class_names_for, node_colours, single_tree
+from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts, check_integers, class_names_for, node_colours, single_tree
 from dtrees.tree.tree import Tree
 
 
@@ -86,13 +86,7 @@ def export_text(
     <BLANKLINE>
     """
     model = single_tree(decision_tree, tree_index)
-    for name, number, least in (
-        ("max_depth", max_depth, 0),
-        ("spacing", spacing, 1),
-        ("decimals", decimals, 0),
-        ("max_categories", max_categories, 1),
-    ):
-        check_integer(name, number, least)
+    check_integers(max_depth=(max_depth, 0), spacing=(spacing, 1), decimals=(decimals, 0), max_categories=(max_categories, 1))
     tree = model._tree
     branches = Branches(model, feature_names, partial(_number, decimals), show_missing, max_categories)
     classes = class_names_for(class_names, model)

@@ -55,10 +55,8 @@ class NodeOptions:
         """Raise for options that cannot be drawn."""
         if self.label not in LABELS:
             raise ValueError(f"label is {self.label!r}; wants {', '.join(map(repr, LABELS))}")
-        if self.max_depth is not None:
-            check_integer("max_depth", self.max_depth, 0)
-        check_integer("precision", self.precision, 0)
-        check_integer("max_categories", self.max_categories, 1)
+        check_optional(max_depth=(self.max_depth, 0))
+        check_integers(precision=(self.precision, 0), max_categories=(self.max_categories, 1))
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
     if not isinstance(model, TreeEstimator):
         raise no_estimator("decision_tree", model)
     model._check_fitted()
-    check_integer("tree_index", tree_index, 0)
+    check_integers(tree_index=(tree_index, 0))
     trees = [model] if isinstance(model, SingleTree) else np.ravel(model.estimators_)
     if tree_index >= len(trees):
         raise ValueError(f"tree_index is {tree_index}; wants 0 to {len(trees) - 1}, as there are {len(trees)} trees")
@@ -273,12 +271,18 @@ def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
     return tree
 
 
-def check_integer(name: str, number: Any, least: int) -> None:
-    """Raise TypeError for a number that is not an integer, and ValueError for one below ``least``."""
-    if not isinstance(number, Integral) or isinstance(number, bool):
-        raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
-    if number < least:
-        raise ValueError(f"{name} is {number}; wants at least {least}")
+def check_integers(**numbers: tuple[Any, int]) -> None:
+    """Raise TypeError for an argument that is not an integer, and ValueError for one below the given minimum."""
+    for name, (number, least) in numbers.items():
+        if not isinstance(number, Integral) or isinstance(number, bool):
+            raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
+        if number < least:
+            raise ValueError(f"{name} is {number}; wants at least {least}")
+
+
+def check_optional(**numbers: tuple[Any, int]) -> None:
+    """Check integers that may be None; see :func:`check_integers`."""
+    check_integers(**{name: given for name, given in numbers.items() if given[0] is not None})
 
 
 def column_names(model: Any, given: ArrayLike | None = None) -> list[str]:

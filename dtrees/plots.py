@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.node_texts import Drawn, NodeOptions, NodeTexts, check_integer, column_names, no_estimator, node_colours
+from dtrees.node_texts import (
+    Drawn,
+    NodeOptions,
+    NodeTexts,
+    check_integers,
+    check_optional,
+    column_names,
+    no_estimator,
+    node_colours,
+)
 from dtrees.selection.curves import CrossValidation
 from dtrees.version import needed
 
@@ -79,9 +88,8 @@ def plot_importance(
     ['feature_0', 'feature_1']
     """
     check_model(model)
-    if max_num_features is not None:
-        check_integer("max_num_features", max_num_features, 1)
-    check_integer("precision", precision, 0)
+    check_optional(max_num_features=(max_num_features, 1))
+    check_integers(precision=(precision, 0))
     if importances is not None and importance_type is not None:
         raise ValueError(f"importance_type is {importance_type!r}, but importances are given; pass one of them")
     if importances is None:
@@ -128,15 +136,11 @@ def _given(importances: ArrayLike, n_features: int) -> tuple[NDArray[np.float64]
 
 def _draw(ax: Any, mean: NDArray[np.float64], deviation: NDArray[np.float64] | None, precision: int) -> None:
     places = np.arange(len(mean))
-    ax.barh(places, mean, xerr=deviation, color=COLOUR, height=0.7, error_kw={"ecolor": "#303030", "capsize": 2})
+    bars = ax.barh(places, mean, xerr=deviation, color=COLOUR, height=0.7, error_kw={"ecolor": "#303030", "capsize": 2})
+    ax.bar_label(bars, [f"{round(value, precision) + 0.0:.{precision}f}" for value in mean.tolist()], padding=3, fontsize="small")
     low, high = min(0.0, float(mean.min())), max(0.0, float(mean.max()))
-    reach = (high - low) or 1.0
-    spread = np.zeros(len(mean)) if deviation is None else deviation
-    for place, value, more in zip(places.tolist(), mean.tolist(), spread.tolist(), strict=True):
-        ax.text(
-            max(value, 0.0) + more + 0.01 * reach, place, f"{round(value, precision) + 0.0:.{precision}f}", va="center", fontsize="small"
-        )
-    ax.set_xlim(low - (0.05 * reach if low < 0 else 0.0), high + float(spread.max()) + 0.14 * reach)
+    beyond = 0.14 * ((high - low) or 1.0) + (0.0 if deviation is None else float(deviation.max()))
+    ax.set_xlim(low - (beyond if low < 0 else 0.0), high + beyond)
     ax.set_ylim(len(mean) - 0.4, -0.6)
     ax.locator_params(axis="x", nbins=6)
     ax.spines[["top", "right"]].set_visible(False)

@@ -1,6 +1,8 @@
 """The version of dtrees, how to install it, and the import of optional packages; this module imports nothing else of dtrees."""
 
-from importlib import import_module
+import contextlib
+from collections.abc import Iterable
+from importlib import import_module, metadata
 from typing import Any
 
 __version__ = "0.2.0"
@@ -16,6 +18,15 @@ def pip_install(extra: str = "") -> str:
     "pip install 'dask-dtrees[plot]'"
     """
     return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def needed(module: str, extra: str) -> Any:

@@ -208,7 +208,7 @@ def test_reports(folder: Path, scheduler: str, tmp_path: Path) -> None:
     common = ("fit", folder / "flats.csv", "--target", "rent", "--scheduler", scheduler, *QUICK, "--report", tmp_path / "page.html")
     assert f"Report written to {tmp_path / 'page.html'}" in succeed(*common).stdout
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    n_test = len(pd.read_csv(folder / "flats.csv").pipe(lambda frame: frame[held_out(0, len(frame), 0.2, 0)]))
+    n_test = len(pd.read_csv(folder / "flats.csv").pipe(lambda frame: frame[held_out(np.arange(len(frame)), 0.2, 0)]))
     assert f"{n_test} rows (held out; target rent)" in page
     assert "--report: '" in fail(*common[:-1], folder / "flats.csv")
 

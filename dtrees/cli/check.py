@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import os
 import platform
 import time
@@ -16,11 +14,11 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
 from dtrees.cli.models import FAMILIES
-from dtrees.cli.target_columns import VALUES
-from dtrees.version import DISTRIBUTION, pip_install
+from dtrees.ensemble.input.target import VALUES
+from dtrees.version import DISTRIBUTION, installed, pip_install
 
 #: Packages on which results, messages or pickles depend.
-_PACKAGES = ("dtrees", "numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
+_PACKAGES = ("numpy", "numba", "llvmlite", "scikit-learn", "dask", "distributed", "cloudpickle", "pandas")
 
 
 #: The environment variable for the helper process that compiles kernels.
@@ -47,11 +45,10 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
             found["scheduler"] = client.run_on_scheduler(versions)
     groups = _alike(found)
     display.table([(name, *(versions_there[name] for versions_there in groups.values())) for name in here], ("", *groups))
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        other = importlib.metadata.version("dtrees")
+    if other := installed(["dtrees"]):
         display.warn(
-            f"the package dtrees {other} is installed, too. It is another project's, or an old version of this one, and has files of the "
-            f"same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
+            f"the package dtrees {other['dtrees']} is installed, too. It is another project's, or an old version of this one, and has "
+            f"files of the same names: pip uninstall dtrees {DISTRIBUTION}, then {pip_install()}."
         )
     differing = sorted({name for versions_there in found.values() for name in here if versions_there.get(name) != here[name]} - {"kernels"})
     before = os.environ.get(_HELPER)
@@ -79,15 +76,10 @@ def run(*, scheduler: str | None, as_json: bool, models: Sequence[str] = (), all
 
 def versions() -> dict[str, str]:
     """Return the versions of this process, and the name of its compiled kernels, which also depends on the type of processor."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = dtrees.__version__ if name == "dtrees" else importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
     from dtrees.split.compile.cache import kernel_version
 
-    return {**found, "kernels": kernel_version()}
+    found = dict.fromkeys(_PACKAGES, "missing") | installed(_PACKAGES)
+    return {"python": platform.python_version(), "dtrees": dtrees.__version__, **found, "kernels": kernel_version()}
 
 
 def _alike(found: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:

@@ -18,15 +18,16 @@ import pandas as pd
 from rich.console import Console
 
 import dtrees
-from dtrees.cli import intervals, models, tables, target
+from dtrees.cli import models, tables, target, target_columns
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.target_columns import VALUES, TargetColumns
+from dtrees.cli.target_columns import TargetColumns
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.callbacks import ProgressBar
 from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
 from dtrees.ensemble.estimators.intervals import margin_of
+from dtrees.ensemble.input.target import VALUES
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot
 
@@ -61,12 +62,12 @@ def train_and_score(
     task, train, test, watched = _rows_and_task(inputs, options, display)
     calibration = None
     if options.intervals:
-        train, calibration = intervals.hold_out(options.model, train, options.seed)
+        train, calibration = target_columns.hold_out(options.model, train, options.seed)
     n_train, n_test, n_calibration = _count_rows(train, test, calibration)
     if n_train == 0 or (test is not None and n_test == 0):
         raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
     if options.intervals:  # too few rows are refused before the fit
-        margin_of(np.zeros(n_train if calibration is None else n_calibration), intervals.COVERAGE)
+        margin_of(np.zeros(n_train if calibration is None else n_calibration), target_columns.COVERAGE)
 
     estimator = models.build(options.model, task, parameters, options.seed)
     display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
@@ -86,8 +87,8 @@ def train_and_score(
         rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
         display.scores(f"Score on {rows}", figures, trivial)
         if options.intervals:
-            found["intervals"] = intervals.score(estimator, test, columns, options.target, client)
-            display.result(intervals.in_words(found["intervals"], rows))
+            found["intervals"] = target_columns.score_intervals(estimator, test, columns, options.target, client)
+            display.result(target_columns.intervals_in_words(found["intervals"], rows))
         found |= {"n_test": n_test} | wanted.as_document(scores)
     if options.report:
         _report(estimator, train if test is None else test, inputs, options, display)
@@ -153,7 +154,7 @@ def check(options: Any) -> dict[str, Any]:
     if options.validation is None and "early_stopping_rounds" in parameters:
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     if options.intervals:
-        parameters = intervals.with_intervals(options.model, parameters)
+        parameters = target_columns.with_intervals(options.model, parameters)
     parameters = models.checked_parameters(options.model, parameters)
     if options.report:
         tables.check_suffix("--report", options.report, tables.HTML_SUFFIXES, "a page of HTML")

@@ -50,6 +50,11 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+def _number(name: str, least: int, meaning: str, **more: Any) -> Callable[[Any], Any]:
+    """Return an option that takes an integer."""
+    return click.option(name, type=click.IntRange(least), metavar="N", help=meaning, **more)
+
+
 #: Models of one column of numbers or classes, and others.
 _MODELS, _OTHERS = ("boosting", "forest", "extra-trees", "tree"), ("ranking", "survival", "isolation")
 _MEANT = "Estimator to train: gradient boosting, a random forest, extremely randomized trees, a single tree"
@@ -117,18 +122,8 @@ _rows_options = _options(
 
 _cluster_options = _options(
     click.option("--scheduler", metavar="ADDRESS", help="Train on this Dask cluster, for example tcp://10.0.0.5:8786."),
-    click.option(
-        "--n-workers",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Number of worker processes of the embedded cluster.  [default: one worker, in the process of the command]",
-    ),
-    click.option(
-        "--threads-per-worker",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Number of threads of each worker of the embedded cluster.  [default: the cores divided by the workers]",
-    ),
+    _number("--n-workers", 1, "Number of worker processes of the embedded cluster.  [default: one worker, in the process of the command]"),
+    _number("--threads-per-worker", 1, "Threads of each worker of the embedded cluster.  [default: the cores divided by the workers]"),
 )
 
 _csv_options = _options(
@@ -220,15 +215,13 @@ def fit(**options: Any) -> None:
 @main.command(epilog=_TUNE_EPILOG, short_help="Search for the best parameters, and train a model with them.")
 @click.argument("data")
 @_rows_options
-@click.option("--trials", type=click.IntRange(1), metavar="N", default=30, help="Number of trials. The first one has the given parameters.")
+@_number("--trials", 1, "Number of trials. The first one has the given parameters.", default=30)
 @click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Start no new trial after this time.")
-@click.option("--folds", type=click.IntRange(2), metavar="N", default=5, help="Number of folds of cross-validation, which scores a trial.")
+@_number("--folds", 2, "Number of folds of cross-validation, which scores a trial.", default=5)
 @click.option(
     "--scoring", metavar="NAME", help="Score of a trial: a scorer of scikit-learn, or a metric of boosting.  [default: the model's own]"
 )
-@click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", default=1, help="Number of trials that run at the same time and share the cores."
-)
+@_number("--jobs", 1, "Number of trials that run at the same time and share the cores.", default=1)
 @click.option(
     "--storage", metavar="URL", help="Store the study here, for Optuna's dashboard: for example sqlite:///study.db; needs --study."
 )
@@ -301,10 +294,10 @@ def evaluate(**options: Any) -> None:
 
 @main.command(short_help="Describe a saved model.")
 @_model_argument
-@click.option("--tree", type=click.IntRange(0), metavar="N", help="Print this tree as text instead, counted from 0.")
-@click.option("--depth", type=click.IntRange(0), metavar="N", default=10, help="Depth to which the tree is printed.")
+@_number("--tree", 0, "Print this tree as text instead, counted from 0.")
+@_number("--depth", 0, "Depth to which the tree is printed.", default=10)
 @click.option("--importance", "importance_type", type=_IMPORTANCES, default="gain", help="Kind of importance.")
-@click.option("--columns", type=click.IntRange(1), metavar="N", default=20, help="Number of columns to list, the most important first.")
+@_number("--columns", 1, "Number of columns to list, the most important first.", default=20)
 @_json_option
 def show(**options: Any) -> None:
     """Print the size of MODEL, the changed parameters and the importances of its columns, or one of its trees."""
@@ -317,8 +310,8 @@ def show(**options: Any) -> None:
 @click.argument("what", type=click.Choice(["tree", "importance", "metric"]))
 @_model_argument
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write, with a name that ends in .png, .svg or .pdf.")
-@click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Tree to draw, counted from 0.")
-@click.option("--depth", type=click.IntRange(0), metavar="N", default=4, help="Depth to which the tree is drawn.")
+@_number("--tree", 0, "Tree to draw, counted from 0.", default=0)
+@_number("--depth", 0, "Depth to which the tree is drawn.", default=4)
 @click.option("--importance", "importance_type", type=_IMPORTANCES, help="Kind of importance.  [default: the model's importance_type]")
 @click.option("--metric", metavar="NAME", help="Metric of boosting to draw.  [default: the one that chose the best round]")
 def plot(**options: Any) -> None:
@@ -339,7 +332,7 @@ def plot(**options: Any) -> None:
     "or one tree as text or for Graphviz (dot).",
 )
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
-@click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Tree to write as text or dot, counted from 0.")
+@_number("--tree", 0, "Tree to write as text or dot, counted from 0.", default=0)
 def export(**options: Any) -> None:
     """Write MODEL to a file that another tool reads."""
     from dtrees.cli import saved
@@ -390,7 +383,7 @@ def completion(shell: str) -> None:
 @main.command(short_help="Train a model on a synthetic table.")
 @click.option("--model", type=click.Choice(_MODELS), default="boosting", help=f"{_MEANT}.")
 @_parameter_options
-@click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Number of rows of the synthetic table.")
+@_number("--rows", 100, "Number of rows of the synthetic table.", default=20_000)
 @click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Write the synthetic table to this new CSV file.")
 @_output_model_option
 @_report_option

@@ -10,7 +10,7 @@ from typing import Any
 
 import dtrees
 from dtrees.cli.errors import CommandError
-from dtrees.cli.target_columns import BOUNDS, OUTLIERS, QUERIES, VALUES
+from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, QUERIES, VALUES
 
 
 @dataclass(frozen=True)

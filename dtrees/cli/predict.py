@@ -22,10 +22,10 @@ from dtrees.cli import tables
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.intervals import ENDS, check_intervals
 from dtrees.cli.models import load_trees
 from dtrees.cli.target import classes_of, quantiles_of, summarize
-from dtrees.cli.target_columns import BOUNDS, OUTLIERS, TargetColumns, kind_of
+from dtrees.cli.target_columns import ENDS, TargetColumns, check_intervals
+from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, kind_of
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
 from dtrees.plots import pyplot

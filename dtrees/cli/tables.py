@@ -385,7 +385,7 @@ def _inspect(
     from dask.bytes import read_bytes
 
     _, files = read_bytes(table.paths, delimiter=b"\n", blocksize=block_size, sample=False, compression=compression)
-    inspect = dask.delayed(_try_block)
+    inspect = dask.delayed(inspect_block)
     found: Sequence[tuple[int, dict[str, str] | ValueError]] = dask.compute(
         *[
             inspect(table.header if index else b"", block, table.reading, text, len(file) > 1)
@@ -396,24 +396,22 @@ def _inspect(
     return found
 
 
-def _try_block(
+def inspect_block(
     header: bytes, block: bytes, reading: dict[str, Any], text: Collection[str], count: bool
 ) -> tuple[int, dict[str, str] | ValueError]:
+    r"""Return the number of quotes of a block, if they are to be counted, and the type of each column, or a parse error.
+
+    Types are integer, unsigned, float, bool, bool with gaps, text and empty.
+
+    >>> inspect_block(b"a,b,c,d,e\n", b"1,x,,true,true\n2,y,,false,", {}, (), True)
+    (0, {'a': 'integer', 'b': 'text', 'c': 'empty', 'd': 'bool', 'e': 'bool with gaps'})
+    """
     n_quotes = block.count(b'"') if count else 0
     try:
-        return n_quotes, inspect_block(header + block, reading, text)
+        frame = pd.read_csv(io.BytesIO(header + block), dtype=dict.fromkeys(text, str), low_memory=False, **reading)
     except ValueError as error:
         return n_quotes, error
-
-
-def inspect_block(content: bytes, reading: dict[str, Any], text: Collection[str]) -> dict[str, str]:
-    r"""Return the type of each column of a block: integer, unsigned, float, bool, bool with gaps, text or empty.
-
-    >>> inspect_block(b"a,b,c,d,e\n1,x,,true,true\n2,y,,false,", {}, ())
-    {'a': 'integer', 'b': 'text', 'c': 'empty', 'd': 'bool', 'e': 'bool with gaps'}
-    """
-    frame = pd.read_csv(io.BytesIO(content), dtype=dict.fromkeys(text, str), low_memory=False, **reading)
-    return {str(name): _kind(frame[name]) for name in frame.columns}
+    return n_quotes, {str(name): _kind(frame[name]) for name in frame.columns}
 
 
 def merge_types(blocks: Iterable[dict[str, str] | ValueError], numbers: Collection[str] = ()) -> dict[str, str]:

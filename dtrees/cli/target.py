@@ -226,15 +226,13 @@ def with_target(frame: Any, target: str, task: str, summary: TargetSummary) -> A
     return frame.assign(**{target: frame[target].map_partitions(convert, task, summary.kinds, meta=empty)})
 
 
-def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which of the rows ``first, first + 1, ...`` are test rows.
+def held_out(numbers: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are test rows.
 
     Parameters
     ----------
-    first : int
-        Number of the first row.
-    n_rows : int
-        Number of rows.
+    numbers : ndarray of int64 of shape (n_rows,)
+        Numbers of the rows, or of their queries.
     fraction : float
         Share of test rows, in [0, 1].
     seed : int
@@ -246,17 +244,12 @@ def held_out(first: int, n_rows: int, fraction: float, seed: int) -> NDArray[np.
 
     Examples
     --------
-    >>> whole = held_out(0, 1000, 0.2, seed=7)
+    >>> whole = held_out(np.arange(1000), 0.2, seed=7)
     >>> int(whole.sum())
     172
-    >>> bool((whole[600:] == held_out(600, 400, 0.2, seed=7)).all())
+    >>> bool((whole[600:] == held_out(np.arange(600, 1000), 0.2, seed=7)).all())
     True
     """
-    return _drawn(np.arange(first, first + n_rows), fraction, seed)
-
-
-def _drawn(numbers: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return whether each number, of a row or a query, is drawn."""
     from dtrees.split.numbers import hashing  # imports the compiler
 
     mix: Any = hashing.mix.py_func  # takes arrays, too
@@ -286,7 +279,7 @@ def split(frame: Any, fraction: float, seed: int, query: str | None = None) -> t
 
 def _select(part: Any, start: int, fraction: float, seed: int, query: str | None, test: bool) -> Any:
     numbers = np.arange(start, start + len(part)) if query is None else part[query].to_numpy()
-    return part[_drawn(numbers, fraction, seed) == test]
+    return part[held_out(numbers, fraction, seed) == test]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ queries (rankings)   ``--target`` of relevances, ``--qid``                   rel
 bounds (survival)    ``--target`` of times, ``--event``                      a frame of both columns as y
 outliers             ``--target`` of labels, only to score; may be left out  labels as y, which the fit ignores
 ===================  ======================================================  =====================================
+
+Also ``--intervals`` of ``dtrees fit``: its parameters, the calibration rows, and the coverage of the intervals.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from dtrees.cli.display import Display
 from dtrees.cli.errors import CommandError
 from dtrees.cli.tables import check_columns
 from dtrees.cli.target import TargetSummary
+from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, QUERIES, VALUES
 from dtrees.ensemble.metrics import Score
 
-VALUES, QUERIES, BOUNDS, OUTLIERS = "values", "queries", "bounds", "outliers"
 #: Options of a second column, by kind: what the models are, the option and its meaning.
 _SECOND = {
     QUERIES: ("ranking", "--qid", "the query of each row"),
@@ -36,11 +38,17 @@ _SECOND = {
 #: What columns of yes and no may hold.
 _FLAGS = {BOUNDS: ({0, 1},), OUTLIERS: ({0, 1}, {-1, 1})}
 
-
-def kind_of(estimator: Any) -> str:
-    """Return what the target columns of a fitted model are."""
-    columns = estimator._columns_of_y
-    return OUTLIERS if hasattr(estimator, "score_samples") else columns if isinstance(columns, str) else VALUES
+#: The nominal coverage of scored intervals, and the share of the training rows for calibrating boosting.
+COVERAGE, _HELD_OUT = 0.9, 0.2
+_FOREST = {"keep_targets": True, "bootstrap": True, "min_samples_leaf": 5}
+#: Default parameters of models with intervals.
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "boosting": {"loss": "quantile", "alpha": [0.05, 0.5, 0.95]},
+    "forest": _FOREST,
+    "extra-trees": _FOREST,
+}
+#: The columns of predicted intervals.
+ENDS = ["lower", "upper"]
 
 
 @dataclass(frozen=True)
@@ -182,3 +190,48 @@ def _predicted(part: Any, model: Any, columns: list[str], names: list[str]) -> t
     """Return the target of the rows of a partition, and predictions, or scores of outliers."""
     predict = getattr(model, "score_samples", model.predict)
     return part[names], predict(part[columns]) if len(part) else np.empty(0)
+
+
+def with_intervals(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model with intervals."""
+    if model not in _PARAMETERS:
+        raise click.UsageError(f"--intervals is for --model {', '.join(_PARAMETERS)}; --model is {model}")
+    given = _PARAMETERS[model] | dict(parameters)
+    if model == "boosting" and given["loss"] != "quantile" and "alpha" not in parameters:
+        del given["alpha"]
+    for name in ("keep_targets", "bootstrap"):
+        if model != "boosting" and given[name] is not True:
+            raise click.UsageError(f"--intervals wants {name}=True, by which trees leave out rows whose targets are known; leave it out")
+    return given
+
+
+def hold_out(model: str, train: Any, seed: int) -> tuple[Any, Any]:
+    """Return the rows to fit, and those for calibration, None if the model uses out-of-bag rows."""
+    return target.split(train, _HELD_OUT, seed + 1) if model == "boosting" else (train, None)
+
+
+def check_intervals(estimator: Any, path: str) -> None:
+    """Raise unless a saved model supports intervals."""
+    if not hasattr(estimator, "conformity_scores_") and not hasattr(estimator, "_leaf_targets"):
+        raise CommandError(f"--coverage is for models of dtrees fit --intervals, but {path!r} is a {type(estimator).__name__} without.")
+
+
+def score_intervals(estimator: Any, rows: Any, columns: Sequence[str], name: str, client: Any) -> dict[str, float]:
+    """Return the share of rows that intervals with :data:`COVERAGE` cover, and their mean width."""
+    n, inside, width = target.sum_over_parts(_interval_sums, estimator, rows, client, list(columns), name)
+    return {"coverage": COVERAGE, "covered": inside / n, "width": width / n}
+
+
+def intervals_in_words(scores: Mapping[str, float], rows: str) -> str:
+    """Return the scores in words."""
+    wanted, found = (f"{100 * scores[name]:.3g} %" for name in ("coverage", "covered"))
+    return f"Intervals for {wanted} cover {found} of {rows}; they are {scores['width']:.6g} wide on average"
+
+
+def _interval_sums(part: Any, model: Any, columns: list[str], name: str) -> Any:
+    """Return sums over the rows of a partition: their number, the covered ones, and the widths of intervals."""
+    if not len(part):
+        return np.zeros(3)
+    low, high = model.predict_interval(part[columns], COVERAGE).T
+    y = part[name].to_numpy(dtype=np.float64)
+    return np.array([len(y), np.count_nonzero((low <= y) & (y <= high)), np.sum(high - low)])

@@ -12,8 +12,8 @@ import dtrees
 from dtrees.cli.display import Display, plural
 from dtrees.cli.fit import Inputs, check, conclude, train_and_score
 from dtrees.cli.models import FAMILIES
-from dtrees.cli.target_columns import OUTLIERS
 from dtrees.engine.threads import available_cores
+from dtrees.ensemble.input.target import OUTLIERS
 from dtrees.version import needed
 
 #: Options of ``dtrees fit`` that the search does not have.

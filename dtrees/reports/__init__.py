@@ -12,7 +12,6 @@
 ``figures``
     pictures, as SVG inside the page.
 ``behaviour``
-    more pictures: importances of columns, how predictions depend on columns, and Shapley values.
-``slices``
-    groups of rows with certain values of one column that are predicted worse than others.
+    more pictures: importances of columns, how predictions depend on columns, and Shapley values; and slices, groups of rows with certain
+    values of one column that are predicted worse than others.
 """

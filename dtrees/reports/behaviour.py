@@ -1,7 +1,11 @@
-"""Pictures of a model's behaviour on the rows of a report: importances of columns, dependence of predictions on them, Shapley values."""
+"""A model's behaviour on the rows of a report: importances of columns, dependence of predictions on them, and Shapley values, as pictures.
+
+And where the model is worst: rows with certain values of one column whose loss is higher than that of others beyond chance.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,10 +17,11 @@ from dtrees.effects import Sample, digits_of, draw_dependence, draw_shap, member
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.in_process import drawn_rows
 from dtrees.ensemble.input.column import CATEGORICAL
-from dtrees.plots import plot_importance
+from dtrees.node_texts import short_text
+from dtrees.plots import plot_importance, short_name
 from dtrees.reports.figures import Picture, drawn, plot_in
 from dtrees.reports.rows import Rows
-from dtrees.reports.targets import Losses, Target
+from dtrees.reports.targets import Classes, Losses, Target
 
 #: Most cells of the rows used, which limits the rows of wide tables, and the fewest rows.
 _MAX_CELLS, _LEAST_ROWS = 20_000_000, 100
@@ -26,6 +31,15 @@ _MAX_SHUFFLED, _N_REPEATS, _ROWS_SHUFFLED = 20, 3, 2000
 _MAX_COLUMNS, _ROWS_OF_DEPENDENCE = 5, 500
 #: Rows and columns of Shapley plots; fewer rows for models with many nodes (a second on one thread).
 _ROWS_EXPLAINED, _COLUMNS_EXPLAINED, _MAX_NODES = 1000, 12, 200_000_000
+
+#: Ranges of a numeric column; with few values, each value, and each of the most frequent categories, is a slice. Most slices shown.
+_N_RANGES, _MAX_LEVELS, _MAX_SLICES = 5, 12, 10
+#: Smallest slices that are considered: rows, and their share.
+_LEAST_IN_SLICE, _LEAST_SHARE = 20, 0.01
+#: Standard errors by which the mean loss must exceed that of the other rows, since there are many slices and few should be by chance.
+_STANDARD_ERRORS = 3.0
+#: If two slices share more than this part of the rows of either, only the worse one is shown.
+_SAME = 0.5
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,85 @@ def explanations(looked: Looked) -> list[Picture]:
         caption = f"A point for each of {n} and each column: to the right, the column has made the prediction greater."
     every = drawn("Many rows", caption, partial(draw_shap, sample=some.sample, chosen=chosen, n_columns=_COLUMNS_EXPLAINED), size)
     row, caption = looked.target.notable(looked.losses)
-    classes, predicted = looked.target.classes, looked.target.predicted[row]
-    which = chosen[int(np.searchsorted(classes, predicted))] if classes is not None and len(chosen) > 1 else chosen[0]
-    draw = partial(draw_shap, sample=looked.sample.take(np.array([row])), chosen=[which], n_columns=_COLUMNS_EXPLAINED, one=True)
+    output = 0
+    if isinstance(looked.target, Classes) and len(chosen) > 1:
+        output = int(np.searchsorted(looked.target.classes, looked.target.predicted[row]))
+    draw = partial(draw_shap, sample=looked.sample.take(np.array([row])), chosen=[chosen[output]], n_columns=_COLUMNS_EXPLAINED, one=True)
     return [every, drawn("One row", caption, draw, size)]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice: some rows of a table.
+
+    Attributes
+    ----------
+    name : str
+        Description of the rows.
+    n : int
+    share : float
+        Their share of all rows.
+    loss, ratio : float
+        Their loss, and its ratio to that of all rows.
+    means : dict from str to float
+        Means by name; see :meth:`dtrees.reports.targets.Target.means`.
+    """
+
+    name: str
+    n: int
+    share: float
+    loss: float
+    ratio: float
+    means: dict[str, float]
+
+
+def worst_slices(sample: Sample, target: Target, losses: Losses) -> list[Slice]:
+    """Return the slices whose loss is the highest, the worst one first; none without losses of rows.
+
+    They are ordered by the lower end of what the mean loss may be.
+    """
+    if losses.of_rows is None:
+        return []
+    n, total, squares = len(sample), losses.of_rows.sum(), (losses.of_rows**2).sum()
+    found: list[tuple[float, str, NDArray[np.bool_]]] = []
+    for name, rows in (each for j in range(len(sample.names)) for each in _slices(sample, j)):
+        inside = losses.of_rows[rows]
+        others = n - len(inside)
+        if len(inside) < max(_LEAST_IN_SLICE, _LEAST_SHARE * n) or others < _LEAST_IN_SLICE:
+            continue
+        mean, rest = inside.mean(), (total - inside.sum()) / others
+        variance = max(0.0, (squares - (inside**2).sum()) / others - rest**2) / others
+        error = np.sqrt(inside.var() / len(inside) + variance)
+        if mean - rest > _STANDARD_ERRORS * error:
+            found.append((float(mean - _STANDARD_ERRORS * error), name, rows))
+    shown: list[tuple[str, NDArray[np.bool_]]] = []
+    for _, name, rows in sorted(found, key=lambda each: -each[0]):
+        if len(shown) < _MAX_SLICES and all((rows & other).sum() <= _SAME * (rows | other).sum() for _, other in shown):
+            shown.append((name, rows))
+    overall = losses.mean() or 1.0
+    return [
+        Slice(name, int(rows.sum()), float(rows.mean()), losses.mean(rows), losses.mean(rows) / overall, target.means(rows))
+        for name, rows in shown
+    ]
+
+
+def _slices(sample: Sample, j: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the slices of a column with their names."""
+    column, values, name = sample.model._schema.columns[j], sample.numbers(j), short_name(sample.names[j])
+    missing = np.isnan(values)
+    if missing.any():
+        yield f"{name} is missing", missing
+    present = values[~missing]
+    distinct, counts = np.unique(present, return_counts=True)
+    if column.kind == CATEGORICAL or len(distinct) <= _N_RANGES:
+        for k in np.argsort(-counts, kind="stable")[:_MAX_LEVELS].tolist():
+            rows = values == distinct[k]
+            yield f"{name} = {short_name(sample.text(j, int(rows.argmax())))}", rows
+        return
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, _N_RANGES + 1)[1:-1], method="lower"))
+    for low, high in zip([None, *edges], [*edges, None], strict=True):
+        rows = ~missing & (True if low is None else values > low) & (True if high is None else values <= high)
+        start = "" if low is None or high is None else f"{short_text(float(low), 3)} < "
+        end = f"{name} > {short_text(float(low), 3)}" if high is None else f"{name} \u2264 {short_text(float(high), 3)}"
+        if rows.any():
+            yield start + end, rows

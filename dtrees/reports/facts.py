@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier, is_outlier_detector
+from sklearn.base import is_classifier
 
 from dtrees.effects import as_numbers, members_of
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema, is_sparse
+from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, QUERIES, VALUES, kind_of
 from dtrees.node_texts import column_names, short_text
 from dtrees.reports.rows import importances_of
-from dtrees.version import __version__
+from dtrees.version import __version__, installed
 
-#: By what two columns of y are.
-_TASKS = {"queries": "ranking", "bounds": "survival"}
+#: By what y is.
+_TASKS = {QUERIES: "ranking", BOUNDS: "survival", OUTLIERS: "outliers"}
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
 
 
@@ -55,56 +55,43 @@ def parameters_of(model: Any) -> list[Parameter]:
 
 def figures_of(model: Any) -> dict[str, Any]:
     """Return a summary of a fitted model as plain data: counts, scores, and minimum, maximum and mean of leaves and depths."""
-    members = members_of(model)
-    trees = [tree for member in members for group in member._trees.groups for tree in group]
-    found: dict[str, Any] = {"task": _task(model)}
-    if len(members) > 1:
-        found["n_boosters"] = len(members)
-    found |= {
-        "n_trees": len(trees),
-        "n_rounds": sum(member._trees.n_rounds for member in members),
-        "leaves": _spread([tree.n_leaves for tree in trees]),
-        "depth": _spread([tree.max_depth for tree in trees]),
-        "n_columns": model.n_features_in_,
-    }
-    if hasattr(model, "best_iteration_"):
-        found |= {"best_round": model.best_iteration_ + 1, "best_score": model.best_score_}
-    if hasattr(model, "oob_score_"):
-        found["oob_score"] = model.oob_score_
-    if hasattr(model, "offset_"):
-        found["threshold"] = model.offset_
-    if hasattr(model, "conformity_scores_"):
-        found["calibration_rows"] = len(model.conformity_scores_)
-    if hasattr(model, "_leaf_targets"):
-        found["target_rows"] = len(model._leaf_targets.target)
-    if hasattr(model, "placement_"):
-        found["fitted"] = str(model.placement_)
-    return found
+    return {name: value for figures, _, _ in _facts(model) for name, value in figures.items()}
 
 
 def facts_of(model: Any) -> list[tuple[str, str]]:
     """Return the summary of a fitted model in words, as pairs of label and value."""
-    found = figures_of(model)
-    by_round = found["n_trees"] // max(1, found["n_rounds"])
-    trees = f"{found['n_trees']:,}" + (f": {found['n_rounds']:,} rounds of {by_round}" if by_round > 1 else "")
-    facts = [("task", found["task"])]
-    if "n_boosters" in found:
-        facts.append(("boosters", f"{found['n_boosters']:,}"))
-    facts += [("trees", trees), ("leaves", _range(found["leaves"])), ("depth", _range(found["depth"]))]
-    facts.append(("columns", f"{found['n_columns']:,}"))
-    if "best_round" in found:
-        facts.append(("best round", f"{found['best_round']:,}, with a score of {found['best_score']:.6g}"))
-    if "oob_score" in found:
-        facts.append(("out-of-bag score", f"{found['oob_score']:.6g}"))
-    if "threshold" in found:
-        facts.append(("outliers", f"rows with a score below {found['threshold']:.6g}"))
-    if "calibration_rows" in found:
-        facts.append(("intervals", f"calibrated on {found['calibration_rows']:,} rows"))
-    if "target_rows" in found:
-        facts.append(("quantiles, intervals", f"by the targets of {found['target_rows']:,} rows in the leaves"))
-    if "fitted" in found:
-        facts.append(("fitted", found["fitted"]))
-    return facts
+    return [(label, words) for _, label, words in _facts(model)]
+
+
+def _facts(model: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield facts as plain data, with a label and in words."""
+    members = members_of(model)
+    trees = [tree for member in members for group in member._trees.groups for tree in group]
+    n_rounds = sum(member._trees.n_rounds for member in members)
+    by_round = f": {n_rounds:,} rounds of {len(trees) // n_rounds}" if n_rounds < len(trees) else ""
+    yield {"task": (task := _task(model))}, "task", task
+    if len(members) > 1:
+        yield {"n_boosters": len(members)}, "boosters", f"{len(members):,}"
+    yield {"n_trees": len(trees), "n_rounds": n_rounds}, "trees", f"{len(trees):,}{by_round}"
+    for name, numbers in (("leaves", [tree.n_leaves for tree in trees]), ("depth", [tree.max_depth for tree in trees])):
+        spread = {"n": len(numbers), "min": min(numbers), "max": max(numbers), "mean": sum(numbers) / len(numbers)}
+        yield {name: spread}, name, _range(spread)
+    yield {"n_columns": model.n_features_in_}, "columns", f"{model.n_features_in_:,}"
+    if hasattr(model, "best_iteration_"):
+        best, score = model.best_iteration_ + 1, model.best_score_
+        yield {"best_round": best, "best_score": score}, "best round", f"{best:,}, with a score of {score:.6g}"
+    if hasattr(model, "oob_score_"):
+        yield {"oob_score": model.oob_score_}, "out-of-bag score", f"{model.oob_score_:.6g}"
+    if hasattr(model, "offset_"):
+        yield {"threshold": model.offset_}, "outliers", f"rows with a score below {model.offset_:.6g}"
+    if hasattr(model, "conformity_scores_"):
+        n = len(model.conformity_scores_)
+        yield {"calibration_rows": n}, "intervals", f"calibrated on {n:,} rows"
+    if hasattr(model, "_leaf_targets"):
+        n = len(model._leaf_targets.target)
+        yield {"target_rows": n}, "quantiles, intervals", f"by the targets of {n:,} rows in the leaves"
+    if hasattr(model, "placement_"):
+        yield {"fitted": (fitted := str(model.placement_))}, "fitted", fitted
 
 
 def times_of(model: Any) -> list[tuple[str, str]]:
@@ -126,18 +113,12 @@ def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
 
 
 def _task(model: Any) -> str:
-    if is_outlier_detector(model):
-        return "outliers"
-    if (columns := members_of(model)[0]._columns_of_y) in _TASKS:
-        return _TASKS[columns]
+    if (kind := kind_of(members_of(model)[0])) != VALUES:
+        return _TASKS[kind]
     task, n_targets = "classification" if is_classifier(model) else "regression", getattr(model, "n_outputs_", 1)
     if n_targets > 1:
         return f"{task}, {n_targets} targets"
     return f"{task}, {len(model.classes_):,} classes" if is_classifier(model) else task
-
-
-def _spread(numbers: list[int]) -> dict[str, float]:
-    return {"n": len(numbers), "min": min(numbers), "max": max(numbers), "mean": sum(numbers) / len(numbers)}
 
 
 def _range(spread: Mapping[str, float]) -> str:
@@ -148,14 +129,8 @@ def _range(spread: Mapping[str, float]) -> str:
 
 def environment() -> list[tuple[str, str]]:
     """Return versions and the machine as pairs of label and value."""
-    found = [("dtrees", __version__), ("Python", platform.python_version())]
-    for name in _PACKAGES:
-        try:
-            found.append((name, importlib.metadata.version(name)))
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    found.append(("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"))
-    return found
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return [("dtrees", __version__), ("Python", platform.python_version()), *installed(_PACKAGES).items(), ("machine", machine)]
 
 
 def now() -> str:

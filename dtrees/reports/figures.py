@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from dtrees.effects import members_of
 from dtrees.node_texts import NodeOptions, NodeTexts
-from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric
-from dtrees.reports.orders import Order
+from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric, short_name
+from dtrees.reports.orders import Order, label
 from dtrees.reports.rows import importances_of
-from dtrees.reports.targets import Target
+from dtrees.reports.targets import Classes, Target
 
 #: With more classes, only the most frequent ones are drawn.
 _MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8
@@ -68,7 +68,7 @@ def predictions(target: Target) -> list[Picture]:
     """Return pictures that compare predictions with true values."""
     if isinstance(target, Order):
         return [drawn(*drawing, (6.0, 4.2)) for drawing in target.drawings()]
-    return list(_of_numbers(target) if target.classes is None else _of_classes(target))
+    return list(_of_classes(target) if isinstance(target, Classes) else _of_numbers(target))
 
 
 def importances(model: Any) -> list[Picture]:
@@ -156,17 +156,13 @@ def _means(ax: Any, target: Target) -> None:
     ax.plot([low, high], [low, high], color="#303030", linestyle="--", linewidth=1)
     ax.plot(x, y, marker="o", color="#3c82c8")
     ax.locator_params(axis="x", nbins=5)
-    ax.set_xlabel("mean predicted value")
-    ax.set_ylabel("mean actual value")
-    ax.grid(alpha=0.3)
+    label(ax, "mean predicted value", "mean actual value")
 
 
-def _of_classes(target: Target) -> Iterator[Picture]:
+def _of_classes(target: Classes) -> Iterator[Picture]:
     from sklearn.metrics import ConfusionMatrixDisplay
 
-    classes, shares = target.classes, target.probabilities
-    assert classes is not None
-    assert shares is not None
+    classes = target.classes
     codes, found = np.searchsorted(classes, target.actual), np.searchsorted(classes, target.predicted)
     counts = np.bincount(codes, minlength=len(classes))
     shown = np.sort(np.argsort(-counts, kind="stable")[:_MAX_CLASSES_OF_MATRIX])
@@ -181,7 +177,7 @@ def _of_classes(target: Target) -> Iterator[Picture]:
             codes[inside],
             found[inside],
             labels=shown,
-            display_labels=[_short(classes[k]) for k in shown.tolist()],
+            display_labels=[short_name(classes[k], 20) for k in shown.tolist()],
             sample_weight=weight,
             cmap="Blues",
             colorbar=False,
@@ -218,48 +214,35 @@ def _of_classes(target: Target) -> Iterator[Picture]:
             yield drawn(title, caption + some, partial(draw, target=target, codes=codes, drawn=which), (4.6, 4.4))
 
 
-def _against_others(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int], draw: Callable[..., Any], **options: Any) -> None:
+def _against_others(ax: Any, target: Classes, codes: NDArray[np.intp], drawn: list[int], draw: Callable[..., Any], **options: Any) -> None:
     """Draw a curve of each class against all others; ``draw`` receives which rows have the class, and its probabilities."""
-    assert target.classes is not None
-    assert target.probabilities is not None
     for k in drawn:
-        draw((codes == k).astype(int), np.clip(target.probabilities[:, k], 0, 1), name=_short(target.classes[k]), ax=ax, **options)
+        draw((codes == k).astype(int), np.clip(target.probabilities[:, k], 0, 1), name=short_name(target.classes[k], 20), ax=ax, **options)
 
 
-def _labelled(ax: Any, x: str, y: str, legend: str) -> None:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.legend(loc=legend, fontsize="small")
-
-
-def _roc(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+def _roc(ax: Any, target: Classes, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.metrics import RocCurveDisplay
 
     draw = RocCurveDisplay.from_predictions
     _against_others(ax, target, codes, drawn[:-1], draw, sample_weight=target.weight)
     _against_others(ax, target, codes, drawn[-1:], draw, sample_weight=target.weight, plot_chance_level=True)
-    _labelled(ax, "false positive rate", "true positive rate", "lower right")
+    label(ax, "false positive rate", "true positive rate", "lower right")
 
 
-def _precision_recall(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+def _precision_recall(ax: Any, target: Classes, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.metrics import PrecisionRecallDisplay
 
     _against_others(ax, target, codes, drawn, PrecisionRecallDisplay.from_predictions, sample_weight=target.weight)
-    _labelled(ax, "recall", "precision", "lower left")
+    label(ax, "recall", "precision", "lower left")
 
 
-def _calibration(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+def _calibration(ax: Any, target: Classes, codes: NDArray[np.intp], drawn: list[int]) -> None:
     from sklearn.calibration import CalibrationDisplay
 
     draw, options = CalibrationDisplay.from_predictions, {"n_bins": _BINS, "strategy": "quantile"}
     _against_others(ax, target, codes, drawn[:1], draw, **options)
     _against_others(ax, target, codes, drawn[1:], draw, ref_line=False, **options)
-    _labelled(ax, "mean predicted probability", "share of the class", "upper left")
-
-
-def _short(label: Any) -> str:
-    text = str(label)
-    return text if len(text) <= 20 else f"{text[:17]}..."
+    label(ax, "mean predicted probability", "share of the class", "upper left")
 
 
 def drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 4.0)) -> Picture:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.input.target import check_target
+from dtrees.ensemble.input.target import OUTLIERS, QUERIES, check_target, kind_of
 from dtrees.ensemble.metrics import OfLoss, Score, area_under_curve
 from dtrees.node_texts import short_text
 from dtrees.reports.targets import Losses, Target
@@ -99,7 +99,7 @@ class Ranking(Order):
             ax.plot(first, [self.measure(f"ndcg@{k}") for k in first], marker="o", color="#3c82c8", label="model")
             ax.plot(first, [self.by_chance(f"ndcg@{k}") for k in first], color="#303030", linestyle="--", linewidth=1, label="random order")
             ax.xaxis.get_major_locator().set_params(integer=True)
-            _label(ax, "first rows of each query", "NDCG")
+            label(ax, "first rows of each query", "NDCG", "best")
 
         yield "NDCG of the first rows", "Mean over queries; a query without relevant rows has 1.", draw
 
@@ -141,7 +141,7 @@ class Censored(Order):
                 if self.curves is not None and len(rows):
                     ax.plot(self.times, self.curves[rows].mean(axis=0), color=f"C{k}", linestyle="--", linewidth=1)
             ax.set_ylim(0, 1.02)
-            _label(ax, "time", "share without the event")
+            label(ax, "time", "share without the event", "best")
 
         predicted = "" if self.curves is None else "; dashed, the means that the model predicts"
         yield "Survival by predicted risk", f"Thirds of the rows, observed (Kaplan-Meier){predicted}.", draw
@@ -154,7 +154,7 @@ def kaplan_meier(target: Target) -> tuple[NDArray[np.float64], NDArray[np.float6
     """Return times from 0, and the share without the event after each, by the estimate of Kaplan and Meier.
 
     >>> y = np.array([[1.0, 1.0], [2.0, np.inf], [3.0, 3.0], [4.0, np.inf]])
-    >>> [values.tolist() for values in kaplan_meier(Censored("", y, y[:, 0], None, None, None))]
+    >>> [values.tolist() for values in kaplan_meier(Censored("", y, y[:, 0]))]
     [[0.0, 1.0, 2.0, 3.0, 4.0], [1.0, 0.75, 0.75, 0.375, 0.375]]
     """
     (lower, upper), weight = target.actual.T, target.weights
@@ -216,7 +216,7 @@ class Outliers(Order):
             ax.hist([*groups.values()], bins, label=[*groups], color=colours, histtype="stepfilled", alpha=0.6)
             ax.axvline(self.offset, color="#303030", linestyle="--", linewidth=1, label="threshold")
             ax.set_yscale("log")
-            _label(ax, "score", "rows")
+            label(ax, "score", "rows", "best")
 
         yield "Scores", "Rows on the left of the threshold are outliers.", draw
 
@@ -241,19 +241,20 @@ def target_of(model: Any, y: Any, predicted: NDArray[np.float64], weight: NDArra
     ValueError
         If y is not such.
     """
-    if hasattr(model, "score_samples"):
+    if (kind := kind_of(model)) == OUTLIERS:
         y = None if y is None else np.asarray(y).ravel()
         if y is not None and not (np.isin(y, (0, 1)).all() or np.isin(y, (-1, 1)).all()):
             raise ValueError("y has labels other than those of outliers; wants 1 or True for outliers and 0 or False for others, or -1, 1")
         outliers: Any = None if y is None else y == (-1 if -1 in y else 1)
-        return Outliers("", outliers, predicted, None, None, weight, offset=model.offset_)
-    columns = model._columns_of_y
-    y = np.ascontiguousarray(check_target(y, classify=False, name=type(model).__name__, multi_output=columns))
-    return (Ranking if columns == "queries" else Censored)("", y, predicted, None, None, weight, loss=model._fitted_loss)
+        return Outliers("", outliers, predicted, weight, offset=model.offset_)
+    y = np.ascontiguousarray(check_target(y, classify=False, name=type(model).__name__, multi_output=kind))
+    return (Ranking if kind == QUERIES else Censored)("", y, predicted, weight, loss=model._fitted_loss)
 
 
-def _label(ax: Any, x: str, y: str) -> None:
+def label(ax: Any, x: str, y: str, legend: str | None = None) -> None:
+    """Label axes, with a legend at a place, if any."""
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.grid(alpha=0.3)
-    ax.legend(fontsize="small")
+    if legend is not None:
+        ax.legend(loc=legend, fontsize="small")

@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike
 
 from dtrees.effects import members_of, without_steps
 from dtrees.files import atomic_file
-from dtrees.node_texts import check_integer, short_text
+from dtrees.node_texts import check_integers, check_optional, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import behaviour, facts, figures
 from dtrees.reports.rows import Rows, take_rows
-from dtrees.reports.slices import means_named, worst_slices
 
 #: Most columns, and targets, that are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4
@@ -125,13 +124,10 @@ def report(
     """
     model, X = without_steps(model, X)
     pyplot()
-    check_integer("n_trees", n_trees, 0)
-    if max_rows is not None:
-        check_integer("max_rows", max_rows, 1)
+    check_integers(n_trees=(n_trees, 0))
+    check_optional(max_rows=(max_rows, 1), max_depth=(max_depth, 0))
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"seed is {seed!r}; wants an integer of at least 0")
-    if max_depth is not None:
-        check_integer("max_depth", max_depth, 0)
     taken = take_rows(model, X, y, sample_weight, base_margin, max_rows, int(seed), qid)
     page = Report(_page(model, taken, rows, title, n_trees, max_depth, weighted=sample_weight is not None))
     if path is not None:
@@ -155,8 +151,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
             importances=[*figures.importances(model), *behaviour.by_shuffling(looked)],
             dependence=behaviour.dependence(looked),
             explanations=behaviour.explanations(looked),
-            slices=worst_slices(looked.sample, looked.target, looked.losses),
-            means=means_named(looked.target),
+            slices=behaviour.worst_slices(looked.sample, looked.target, looked.losses),
             losses=looked.losses,
             of_first=f" of {rows.targets[0].name}" if len(rows.targets) > 1 else "",
             columns=columns,

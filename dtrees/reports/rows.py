@@ -14,10 +14,11 @@ from sklearn.base import is_classifier
 from dtrees.effects import members_of
 from dtrees.ensemble.compat import safe_indexing
 from dtrees.ensemble.estimators.ranking import joined
-from dtrees.ensemble.input.target import check_target, check_weights
+from dtrees.ensemble.input.target import QUERIES, VALUES, check_target, check_weights, kind_of
+from dtrees.ensemble.prediction import by_target
 from dtrees.plots import importance_by
 from dtrees.reports.orders import Censored, target_of
-from dtrees.reports.targets import Target
+from dtrees.reports.targets import Classes, Target
 
 #: Times at which survival is predicted.
 _N_TIMES = 60
@@ -66,7 +67,8 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     first = members_of(model)[0]
     backend = first._check_columns(X)
     names = [str(name) for name in getattr(y, "columns", ())]
-    if first._columns_of_y == "queries":
+    kind = kind_of(first)
+    if kind == QUERIES:
         y = joined(y, qid)
     elif qid is not None:
         raise ValueError(f"qid is given, but a {type(model).__name__} knows no queries; leave it out")
@@ -79,40 +81,37 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     start = time.perf_counter()
     predicted = getattr(model, "score_samples", model.predict)(X, **more)
     seconds = time.perf_counter() - start
-    if hasattr(model, "score_samples") or isinstance(first._columns_of_y, str):
+    if kind != VALUES:
         order = target_of(model, y, predicted, weight)
         if isinstance(order, Censored) and order.right and (order.loss.later or hasattr(model, "event_times_")):
             times = np.linspace(0.0, order.actual[:, 0].max(), _N_TIMES)
             order = replace(order, times=times, curves=model.predict_survival_function(X, times, **more))
         return Rows(n_total, n, X, [order], base_margin, seconds)
     y = check_target(y, classify=is_classifier(model), name=type(model).__name__, multi_output=True)
-    actual, found = y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T
-    quantiles = getattr(model, "_quantiles", ())
-    if quantiles and len(actual) == 1:
-        each = zip(quantiles, found, strict=True)
-        targets = [Target(f"{q:g} quantile", actual[0], mine, None, None, weight, q) for q, mine in each]
-        return Rows(n_total, len(y), X, targets, base_margin, seconds)
-    if len(actual) != len(found):
-        raise ValueError(f"y has {len(actual)} target(s), but the model predicts {len(found)}; pass the targets of the fit")
+    actual, found = y.reshape(n, -1).T, predicted.reshape(n, -1).T
     labels = names if len(names) == len(actual) else [f"target {k}" if len(actual) > 1 else "" for k in range(len(actual))]
-    if not is_classifier(model):
-        targets = [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)]
-        return Rows(n_total, len(y), X, targets, base_margin, seconds)
-    shares = model.predict_proba(X, **more)
-    # Lists with an item for each target, if there are several.
-    classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
-    parts = list(zip(labels, actual, found, shares, classes, strict=True))
-    known = np.flatnonzero(np.all([np.isin(mine, learnt) for _, mine, _, _, learnt in parts], axis=0))
-    if not len(known):
-        raise ValueError(f"y has none of the model's classes, such as {classes[0][0]!r}; pass the target that it was fitted on")
-    targets = [
-        Target(name, mine[known].astype(learnt.dtype), guess[known].astype(learnt.dtype), share[known], learnt, weight)
-        for name, mine, guess, share, learnt in parts
-    ]
-    if len(known) < len(y):
-        X, base_margin = safe_indexing(X, known), None if base_margin is None else np.asarray(base_margin)[known]
-        targets = [replace(one, weight=None if weight is None else weight[known]) for one in targets]
-    return Rows(n_total, len(y), X, targets, base_margin, seconds)
+    quantiles = getattr(model, "_quantiles", ())
+    targets: list[Target]
+    if quantiles and len(actual) == 1:
+        targets = [Target(f"{q:g} quantile", actual[0], mine, weight, q) for q, mine in zip(quantiles, found, strict=True)]
+    elif len(actual) != len(found):
+        raise ValueError(f"y has {len(actual)} target(s), but the model predicts {len(found)}; pass the targets of the fit")
+    elif not is_classifier(model):
+        targets = [Target(*three, weight) for three in zip(labels, actual, found, strict=True)]
+    else:
+        classes = by_target(model.classes_)
+        parts = list(zip(labels, actual, found, by_target(model.predict_proba(X, **more)), classes, strict=True))
+        known = np.flatnonzero(np.all([np.isin(mine, learnt) for _, mine, _, _, learnt in parts], axis=0))
+        if not len(known):
+            raise ValueError(f"y has none of the model's classes, such as {classes[0][0]!r}; pass the target that it was fitted on")
+        weight = None if weight is None else weight[known]
+        targets = []
+        for name, mine, guess, share, learnt in parts:
+            mine, guess = mine[known].astype(learnt.dtype), guess[known].astype(learnt.dtype)
+            targets.append(Classes(name, mine, guess, weight, probabilities=share[known], classes=learnt))
+        if len(known) < n:
+            X, base_margin = safe_indexing(X, known), None if base_margin is None else np.asarray(base_margin)[known]
+    return Rows(n_total, n, X, targets, base_margin, seconds)
 
 
 def importances_of(model: Any, kind: str) -> NDArray[np.float64]:

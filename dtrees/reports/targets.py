@@ -16,76 +16,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from dtrees.ensemble.metrics import Score
 from dtrees.node_texts import short_text
-
-
-@dataclass(frozen=True)
-class Target:
-    """One target, and the predictions for it.
-
-    Attributes
-    ----------
-    name : str
-    actual, predicted : ndarray of shape (n,)
-    probabilities : ndarray of float64 of shape (n, n_classes) or None
-    classes : ndarray of shape (n_classes,) or None
-        None for numbers.
-    weight : ndarray of float64 of shape (n,) or None
-    alpha : float or None
-        The predicted quantile, if it does not follow from the model.
-    """
-
-    name: str
-    actual: NDArray[Any]
-    predicted: NDArray[Any]
-    probabilities: NDArray[np.float64] | None
-    classes: NDArray[Any] | None
-    weight: NDArray[np.float64] | None
-    alpha: float | None = None
-    #: What has a value for each row.
-    _OF_ROWS: ClassVar[tuple[str, ...]] = ("actual", "predicted", "probabilities", "weight")
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """The weight of each row."""
-        return np.ones(len(self.predicted)) if self.weight is None else self.weight
-
-    @property
-    def queries(self) -> NDArray[Any] | None:
-        """The group of each row, if rows of a group stay together."""
-        return None
-
-    def predicting(self, outputs: NDArray[np.float64]) -> Self:
-        """Return the target with other predictions, shape (n, n_outputs) with those of this target first."""
-        if self.classes is None:
-            return replace(self, predicted=outputs[:, 0])
-        return replace(self, probabilities=outputs[:, : len(self.classes)])
-
-    def losses(self, model: Any) -> Losses:
-        """Return how far predictions are from what is true."""
-        return Losses.of(self, model)
-
-    def scores(self, model: Any) -> tuple[str, list[Score]]:
-        """Return in words what the baseline predicts, and the scores."""
-        return _scores_of_classes(self) if self.classes is not None else _scores_of_numbers(self, model)
-
-    def notable(self, losses: Losses) -> tuple[int, str]:
-        """Return the row to explain, and why it is this one."""
-        assert losses.of_rows is not None
-        worst = int(np.argmax(losses.of_rows))
-        actual, predicted = self.actual[worst], self.predicted[worst]
-        if self.classes is None:
-            actual, predicted = (short_text(float(value), 3) for value in (actual, predicted))
-        return worst, f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
-
-    def at(self, rows: NDArray[np.integer]) -> Self:
-        """Return the target for some of the rows."""
-        arrays = {name: getattr(self, name) for name in self._OF_ROWS}
-        return replace(self, **{name: values[rows] for name, values in arrays.items() if values is not None})
-
-
-def _alpha(target: Target, model: Any) -> float | None:
-    """Return the quantile that is predicted, if there is one."""
-    return target.alpha if target.alpha is not None else float(model.alpha) if str(getattr(model, "loss", "")) == "quantile" else None
+from dtrees.plots import short_name
 
 
 @dataclass(frozen=True)
@@ -107,20 +38,6 @@ class Losses:
     root: bool = False
     total: float = 0.0
 
-    @classmethod
-    def of(cls, target: Target, model: Any) -> Losses:
-        """Return the losses of a target: log losses of classes, and for numbers the loss that the model was fitted with."""
-        if target.probabilities is not None and target.classes is not None:
-            shares = target.probabilities / target.probabilities.sum(axis=1, keepdims=True)
-            mine = np.take_along_axis(shares, np.searchsorted(target.classes, target.actual)[:, np.newaxis], 1)[:, 0]
-            return cls("log loss", -np.log(np.maximum(mine, np.finfo(np.float64).eps)))
-        error, alpha = np.asarray(target.actual - target.predicted, np.float64), _alpha(target, model)
-        if alpha is not None:
-            return cls("pinball loss", np.maximum(alpha * error, (alpha - 1) * error))
-        if "absolute_error" in (getattr(model, "loss", ""), model.criterion):
-            return cls("MAE", np.abs(error))
-        return cls("RMSE", error**2, root=True)
-
     def mean(self, rows: Any = slice(None)) -> float:
         """Return the mean over some rows, or its root."""
         if self.of_rows is None:
@@ -129,81 +46,182 @@ class Losses:
         return float(np.sqrt(mean)) if self.root else mean
 
 
-def _scores_of_numbers(target: Target, model: Any) -> tuple[str, list[Score]]:
-    actual, predicted, weight = target.actual, target.predicted, target.weight
-    loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
-    strategy, words, alpha = "mean", "the mean", _alpha(target, model)
-    if alpha is not None:
-        strategy, words = "quantile", f"the {alpha:g} quantile"
-    elif "absolute_error" in (loss, criterion):
-        strategy, words = "median", "the median"
-    column = np.zeros((len(actual), 1))
-    trivial = DummyRegressor(strategy=strategy, quantile=alpha).fit(column, actual, weight).predict(column)
+@dataclass(frozen=True)
+class Target:
+    """One target, and the predictions for it: numbers, unless a subclass says otherwise.
 
-    def score(name: str, meaning: str, metric: Callable[..., float], greater: bool = False, **more: Any) -> Score:
-        mine, others = (float(metric(actual, found, sample_weight=weight, **more)) for found in (predicted, trivial))
-        return Score(name, mine, others, greater, meaning)
+    Attributes
+    ----------
+    name : str
+    actual, predicted : ndarray of shape (n,)
+    weight : ndarray of float64 of shape (n,) or None
+    alpha : float or None
+        The predicted quantile, if it does not follow from the model.
+    """
 
-    def of_loss() -> Iterator[Score]:
-        """Yield the score of a loss or criterion other than squared and absolute error."""
-        if loss == "quantile":
-            yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
-        positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
-        if "poisson" in (loss, criterion) and positive:
-            yield score("Poisson deviance", "mean over rows", metrics.mean_poisson_deviance)
-        if loss == "gamma" and positive and (actual > 0).all():
-            yield score("gamma deviance", "mean over rows", metrics.mean_gamma_deviance)
-        if loss == "tweedie" and positive:
-            power = float(model.tweedie_variance_power)
-            yield score("Tweedie deviance", f"of the power {power:g}, mean over rows", metrics.mean_tweedie_deviance, power=power)
+    name: str
+    actual: NDArray[Any]
+    predicted: NDArray[Any]
+    weight: NDArray[np.float64] | None = None
+    alpha: float | None = None
+    #: What has a value for each row.
+    _OF_ROWS: ClassVar[tuple[str, ...]] = ("actual", "predicted", "weight")
 
-    r2 = [score("R²", "share of the variance that is explained, 1 at best", metrics.r2_score, True)] if len(actual) > 1 else []
-    return f"{words} of the target, {trivial[0]:.6g}", [
-        *r2,
-        *of_loss(),
-        score("RMSE", "root of the mean squared error", metrics.root_mean_squared_error),
-        score("MAE", "mean absolute error", metrics.mean_absolute_error),
-        score("median error", "half of the rows are nearer", metrics.median_absolute_error),
-    ]
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each row."""
+        return np.ones(len(self.predicted)) if self.weight is None else self.weight
+
+    @property
+    def queries(self) -> NDArray[Any] | None:
+        """The group of each row, if rows of a group stay together."""
+        return None
+
+    def at(self, rows: NDArray[np.integer]) -> Self:
+        """Return the target for some of the rows."""
+        arrays = {name: getattr(self, name) for name in self._OF_ROWS}
+        return replace(self, **{name: values[rows] for name, values in arrays.items() if values is not None})
+
+    def predicting(self, outputs: NDArray[np.float64]) -> Self:
+        """Return the target with other predictions, shape (n, n_outputs) with those of this target first."""
+        return replace(self, predicted=outputs[:, 0])
+
+    def notable(self, losses: Losses) -> tuple[int, str]:
+        """Return the row to explain, and why it is this one."""
+        assert losses.of_rows is not None
+        worst = int(np.argmax(losses.of_rows))
+        actual, predicted = (self._text(values[worst]) for values in (self.actual, self.predicted))
+        return worst, f"The row whose prediction is the farthest off: it is {actual}, and {predicted} was predicted."
+
+    def _text(self, value: Any) -> str:
+        return short_text(float(value), 3)
+
+    def means(self, rows: NDArray[np.bool_]) -> dict[str, float]:
+        """Return means over some rows, by name."""
+        return {"mean actual": float(self.actual[rows].mean()), "mean predicted": float(self.predicted[rows].mean())}
+
+    def _alpha(self, model: Any) -> float | None:
+        """Return the quantile that is predicted, if there is one."""
+        return self.alpha if self.alpha is not None else float(model.alpha) if str(getattr(model, "loss", "")) == "quantile" else None
+
+    def losses(self, model: Any) -> Losses:
+        """Return how far predictions are from what is true, by the loss that the model was fitted with."""
+        error, alpha = np.asarray(self.actual - self.predicted, np.float64), self._alpha(model)
+        if alpha is not None:
+            return Losses("pinball loss", np.maximum(alpha * error, (alpha - 1) * error))
+        if "absolute_error" in (getattr(model, "loss", ""), model.criterion):
+            return Losses("MAE", np.abs(error))
+        return Losses("RMSE", error**2, root=True)
+
+    def scores(self, model: Any) -> tuple[str, list[Score]]:
+        """Return in words what the baseline predicts, and the scores."""
+        actual, predicted, weight = self.actual, self.predicted, self.weight
+        loss, criterion = str(getattr(model, "loss", "")), str(model.criterion)
+        strategy, words, alpha = "mean", "the mean", self._alpha(model)
+        if alpha is not None:
+            strategy, words = "quantile", f"the {alpha:g} quantile"
+        elif "absolute_error" in (loss, criterion):
+            strategy, words = "median", "the median"
+        column = np.zeros((len(actual), 1))
+        trivial = DummyRegressor(strategy=strategy, quantile=alpha).fit(column, actual, weight).predict(column)
+
+        def score(name: str, meaning: str, metric: Callable[..., float], greater: bool = False, **more: Any) -> Score:
+            mine, others = (float(metric(actual, found, sample_weight=weight, **more)) for found in (predicted, trivial))
+            return Score(name, mine, others, greater, meaning)
+
+        def of_loss() -> Iterator[Score]:
+            """Yield the score of a loss or criterion other than squared and absolute error."""
+            if loss == "quantile":
+                yield score("pinball loss", f"of the {alpha:g} quantile", metrics.mean_pinball_loss, alpha=alpha)
+            positive = bool((predicted > 0).all() and (actual >= 0).all() and actual.sum() > 0)
+            if "poisson" in (loss, criterion) and positive:
+                yield score("Poisson deviance", "mean over rows", metrics.mean_poisson_deviance)
+            if loss == "gamma" and positive and (actual > 0).all():
+                yield score("gamma deviance", "mean over rows", metrics.mean_gamma_deviance)
+            if loss == "tweedie" and positive:
+                power = float(model.tweedie_variance_power)
+                yield score("Tweedie deviance", f"of the power {power:g}, mean over rows", metrics.mean_tweedie_deviance, power=power)
+
+        r2 = [score("R²", "share of the variance that is explained, 1 at best", metrics.r2_score, True)] if len(actual) > 1 else []
+        return f"{words} of the target, {trivial[0]:.6g}", [
+            *r2,
+            *of_loss(),
+            score("RMSE", "root of the mean squared error", metrics.root_mean_squared_error),
+            score("MAE", "mean absolute error", metrics.mean_absolute_error),
+            score("median error", "half of the rows are nearer", metrics.median_absolute_error),
+        ]
 
 
-def _scores_of_classes(target: Target) -> tuple[str, list[Score]]:
-    actual, weight, classes, shares = target.actual, target.weight, target.classes, target.probabilities
-    assert classes is not None
-    assert shares is not None
-    codes = np.searchsorted(classes, actual)
-    dummy = DummyClassifier(strategy="prior").fit(np.zeros((len(codes), 1)), codes, weight)
-    trivial = np.zeros_like(shares)
-    trivial[:, dummy.classes_] = dummy.class_prior_
-    labels, guess = np.searchsorted(classes, target.predicted), trivial.argmax(axis=1)
-    present = np.unique(codes)
+@dataclass(frozen=True, kw_only=True)
+class Classes(Target):
+    """Classes, and their probabilities.
 
-    def score(name: str, meaning: str, metric: Callable[..., float], greater: bool, one: Any, other: Any, **more: Any) -> Score:
-        mine, others = (float(metric(codes, found, sample_weight=weight, **more)) for found in (one, other))
-        return Score(name, mine, others, greater, meaning)
+    Attributes
+    ----------
+    probabilities : ndarray of float64 of shape (n, n_classes)
+    classes : ndarray of shape (n_classes,)
+    """
 
-    found = [
-        score("accuracy", "share of rows whose class is predicted", metrics.accuracy_score, True, labels, guess),
-        score(
-            "balanced accuracy", "mean over classes of that share", metrics.recall_score, True, labels, guess,
-            labels=present, average="macro", zero_division=np.nan,
-        ),
-    ]  # fmt: skip
-    second = f"of the class {classes[-1]}"
-    if len(classes) > 1:
-        every, summing_to_one = np.arange(len(classes)), shares / shares.sum(axis=1, keepdims=True)
-        found.append(score("log loss", "of the probabilities", metrics.log_loss, False, summing_to_one, trivial, labels=every))
-        of, average, among = (second, "binary", None) if len(classes) == 2 else ("mean over classes", "macro", present)
-        for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
-            found.append(score(name, of, metric, True, labels, guess, labels=among, average=average, zero_division=0.0))
-    if len(classes) == 2 == len(present):
-        for name, meaning, metric, greater in (
-            ("ROC AUC", second, metrics.roc_auc_score, True),
-            ("average precision", second, metrics.average_precision_score, True),
-            ("Brier score", "mean squared error of the probability", metrics.brier_score_loss, False),
-        ):
-            found.append(score(name, meaning, metric, greater, shares[:, 1], trivial[:, 1]))
-    elif len(present) == len(classes) > 2:
-        meaning = "each class against the others, mean"
-        found.append(score("ROC AUC", meaning, metrics.roc_auc_score, True, summing_to_one, trivial, multi_class="ovr"))
-    return f"the shares of the classes, so the class {classes[guess[0]]}", found
+    probabilities: NDArray[np.float64]
+    classes: NDArray[Any]
+    _OF_ROWS = (*Target._OF_ROWS, "probabilities")
+
+    def _text(self, value: Any) -> str:
+        return str(value)
+
+    def predicting(self, outputs: NDArray[np.float64]) -> Self:
+        """Return the target with other probabilities."""
+        return replace(self, probabilities=outputs[:, : len(self.classes)])
+
+    def means(self, rows: NDArray[np.bool_]) -> dict[str, float]:
+        """Return the share and the mean probability of the second of two classes in some rows, or the accuracy."""
+        if len(self.classes) != 2:
+            return {"accuracy": float((self.actual[rows] == self.predicted[rows]).mean())}
+        share, probability = (self.actual[rows] == self.classes[1]).mean(), self.probabilities[rows, 1].mean()
+        return {f"share of {short_name(self.classes[1], 20)}": float(share), "mean probability": float(probability)}
+
+    def losses(self, model: Any) -> Losses:
+        """Return log losses."""
+        shares = self.probabilities / self.probabilities.sum(axis=1, keepdims=True)
+        mine = np.take_along_axis(shares, np.searchsorted(self.classes, self.actual)[:, np.newaxis], 1)[:, 0]
+        return Losses("log loss", -np.log(np.maximum(mine, np.finfo(np.float64).eps)))
+
+    def scores(self, model: Any) -> tuple[str, list[Score]]:
+        """Return in words what the baseline predicts, and the scores."""
+        weight, classes, shares = self.weight, self.classes, self.probabilities
+        codes = np.searchsorted(classes, self.actual)
+        dummy = DummyClassifier(strategy="prior").fit(np.zeros((len(codes), 1)), codes, weight)
+        trivial = np.zeros_like(shares)
+        trivial[:, dummy.classes_] = dummy.class_prior_
+        labels, guess = np.searchsorted(classes, self.predicted), trivial.argmax(axis=1)
+        present = np.unique(codes)
+
+        def score(name: str, meaning: str, metric: Callable[..., float], greater: bool, one: Any, other: Any, **more: Any) -> Score:
+            mine, others = (float(metric(codes, found, sample_weight=weight, **more)) for found in (one, other))
+            return Score(name, mine, others, greater, meaning)
+
+        found = [
+            score("accuracy", "share of rows whose class is predicted", metrics.accuracy_score, True, labels, guess),
+            score(
+                "balanced accuracy", "mean over classes of that share", metrics.recall_score, True, labels, guess,
+                labels=present, average="macro", zero_division=np.nan,
+            ),
+        ]  # fmt: skip
+        second = f"of the class {classes[-1]}"
+        if len(classes) > 1:
+            every, summing_to_one = np.arange(len(classes)), shares / shares.sum(axis=1, keepdims=True)
+            found.append(score("log loss", "of the probabilities", metrics.log_loss, False, summing_to_one, trivial, labels=every))
+            of, average, among = (second, "binary", None) if len(classes) == 2 else ("mean over classes", "macro", present)
+            for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
+                found.append(score(name, of, metric, True, labels, guess, labels=among, average=average, zero_division=0.0))
+        if len(classes) == 2 == len(present):
+            for name, meaning, metric, greater in (
+                ("ROC AUC", second, metrics.roc_auc_score, True),
+                ("average precision", second, metrics.average_precision_score, True),
+                ("Brier score", "mean squared error of the probability", metrics.brier_score_loss, False),
+            ):
+                found.append(score(name, meaning, metric, greater, shares[:, 1], trivial[:, 1]))
+        elif len(present) == len(classes) > 2:
+            meaning = "each class against the others, mean"
+            found.append(score("ROC AUC", meaning, metrics.roc_auc_score, True, summing_to_one, trivial, multi_class="ovr"))
+        return f"the shares of the classes, so the class {classes[guess[0]]}", found

@@ -133,7 +133,7 @@ def in_this_process() -> object:
 @pytest.mark.parametrize("n_partitions", [1, 3, 7])
 def test_the_same_rows_in_any_partitioning(n_partitions: int) -> None:
     train, test = split(dd.from_pandas(FRAME, npartitions=n_partitions, sort=False), 0.3, seed=5)
-    wanted = held_out(0, 1000, 0.3, seed=5)
+    wanted = held_out(np.arange(1000), 0.3, seed=5)
     assert test["row"].compute().tolist() == np.flatnonzero(wanted).tolist()
     assert train["row"].compute().tolist() == np.flatnonzero(~wanted).tolist()
 
@@ -146,11 +146,11 @@ def test_empty_partitions() -> None:
 
 
 def test_share_is_met_on_average_and_seeds_differ() -> None:
-    shares = [held_out(0, 2000, 0.2, seed).mean() for seed in range(200)]
+    shares = [held_out(np.arange(2000), 0.2, seed).mean() for seed in range(200)]
     assert abs(np.mean(shares) - 0.2) < 0.002
-    overlap = (held_out(0, 20_000, 0.2, 0) & held_out(0, 20_000, 0.2, 1)).mean()
+    overlap = (held_out(np.arange(20_000), 0.2, 0) & held_out(np.arange(20_000), 0.2, 1)).mean()
     assert abs(overlap - 0.04) < 0.005
-    assert not held_out(0, 100, 0.0, 0).any()
+    assert not held_out(np.arange(100), 0.0, 0).any()
 
 
 # --- scores from sums over partitions equal scikit-learn's on all rows ---

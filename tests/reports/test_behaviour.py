@@ -7,10 +7,9 @@ from sklearn import metrics
 
 import dtrees
 from dtrees.effects import Sample
-from dtrees.reports.behaviour import Looked, explanations, rises_by_shuffling
+from dtrees.reports.behaviour import Looked, explanations, rises_by_shuffling, worst_slices
 from dtrees.reports.rows import take_rows
-from dtrees.reports.slices import means_named, worst_slices
-from dtrees.reports.targets import Losses, Target
+from dtrees.reports.targets import Classes, Target
 from tests.ensemble.samples import LABELS, SIGNAL, X, make
 
 FRAME = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=np.where(X[:, 4] > 0, "$up", "<down>"), same=1.0)
@@ -69,10 +68,10 @@ def test_only_the_columns_of_most_gain_are_shuffled():
 def predicted_by(values, y, classes=None):
     """A target whose predictions are given, and the losses of its rows."""
     if classes is None:
-        target = Target("", y, values, None, None, None)
+        target = Target("", y, values)
     else:
-        target = Target("", y, classes[values.argmax(axis=1)], values, classes, None)
-    return target, Losses.of(target, dtrees.DecisionTreeRegressor())
+        target = Classes("", y, classes[values.argmax(axis=1)], probabilities=values, classes=classes)
+    return target, target.losses(dtrees.DecisionTreeRegressor())
 
 
 def test_the_worst_slices_are_where_errors_were_put():
@@ -104,7 +103,7 @@ def test_the_worst_slices_are_where_errors_were_put():
         assert (worst.name, worst.n, worst.share) == (name, rows.sum(), pytest.approx(rows.mean()))
         assert worst.loss == pytest.approx(np.sqrt(np.mean(predicted[rows] ** 2)))
         assert worst.ratio == pytest.approx(worst.loss / np.sqrt(np.mean(predicted**2)))
-        assert worst.means == [0.0, pytest.approx(predicted[rows].mean())]
+        assert worst.means == {"mean actual": 0.0, "mean predicted": pytest.approx(predicted[rows].mean())}
         assert len(others) <= 1
         assert not [one for one in others if one.name.startswith("same")]
     assert worst_slices(sample, *predicted_by(random.normal(size=n), np.zeros(n))) == []
@@ -118,10 +117,12 @@ def test_what_slices_say_of_classes():
     worst = worst_slices(Sample.of(model, X, names=list("abcde")), target, losses)[0]
     rows = X[:, 1] > np.nanquantile(X[:, 1], 0.8, method="lower")
     assert worst.name.startswith("b > ")
-    assert worst.means == [pytest.approx((y[rows] == "yes").mean()), pytest.approx(shares[rows, 1].mean())]
-    assert means_named(target) == ["share of yes", "mean probability"]
-    three = Target("", LABELS, LABELS, np.eye(3)[np.searchsorted(["high", "low", "mid"], LABELS)], np.array(["high", "low", "mid"]), None)
-    assert means_named(three) == ["accuracy"]
+    wanted = {"share of yes": (y[rows] == "yes").mean(), "mean probability": shares[rows, 1].mean()}
+    assert list(worst.means) == list(wanted)
+    assert worst.means == pytest.approx(wanted)
+    names = np.array(["high", "low", "mid"])
+    three = Classes("", LABELS, LABELS, probabilities=np.eye(3)[np.searchsorted(names, LABELS)], classes=names)
+    assert three.means(LABELS == "low") == {"accuracy": 1.0}
 
 
 def test_the_row_that_is_predicted_worst_is_explained():

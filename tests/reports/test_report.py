@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.reports.facts import parameters_of, summarise_columns, times_of
-from dtrees.reports.targets import Target
+from dtrees.reports.targets import Classes, Target
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
 
 #: Numbers of pictures of importances, of dependence and of Shapley values, for a model of five numeric columns.
@@ -212,7 +212,8 @@ def test_precision_and_recall_are_scikit_learns(weight):
     for y, average in ((LABELS, "macro"), (SIGNAL > 1, "binary")):
         model = make(dtrees.RandomForestClassifier, max_depth=2).fit(X, y)
         shares = model.predict_proba(X)
-        by_name = {score.name: score for score in Target("", y, model.predict(X), shares, model.classes_, weight).scores(model)[1]}
+        target = Classes("", y, model.predict(X), weight, probabilities=shares, classes=model.classes_)
+        by_name = {score.name: score for score in target.scores(model)[1]}
         for name, metric in (("precision", metrics.precision_score), ("recall", metrics.recall_score), ("F1", metrics.f1_score)):
             assert by_name[name].model == pytest.approx(metric(y, model.predict(X), sample_weight=weight, average=average))
         if average == "binary":
@@ -224,7 +225,7 @@ def test_precision_and_recall_are_scikit_learns(weight):
 def test_scores_are_scikit_learns(weight):
     model = make(dtrees.RandomForestClassifier).fit(X, LABELS)
     shares = model.predict_proba(X)
-    _, found = Target("", LABELS, model.predict(X), shares, model.classes_, weight).scores(model)
+    _, found = Classes("", LABELS, model.predict(X), weight, probabilities=shares, classes=model.classes_).scores(model)
     by_name = {score.name: score for score in found}
     constant = np.tile([np.average(c == LABELS, weights=weight) for c in model.classes_], (len(X), 1))
     for name, one, other in (
@@ -241,7 +242,7 @@ def test_scores_are_scikit_learns(weight):
     assert by_name["ROC AUC"].baseline == pytest.approx(0.5)
     mean = np.average(SIGNAL, weights=weight)
     regressor = make(dtrees.DecisionTreeRegressor).fit(X, SIGNAL)
-    words, found = Target("", SIGNAL, np.zeros(len(X)), None, None, weight).scores(regressor)
+    words, found = Target("", SIGNAL, np.zeros(len(X)), weight).scores(regressor)
     assert words == f"the mean of the target, {mean:.6g}"
     assert [score.name for score in found] == ["R²", "RMSE", "MAE", "median error"]
     assert found[0].baseline == pytest.approx(0, abs=1e-12)

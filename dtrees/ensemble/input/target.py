@@ -183,6 +183,16 @@ class TargetSummary:
                 target.check(self.n_rows)
 
 
+#: What y is of a model: values or classes; relevances and queries; bounds of times; labels of outliers.
+VALUES, QUERIES, BOUNDS, OUTLIERS = "values", "queries", "bounds", "outliers"
+
+
+def kind_of(model: Any) -> str:
+    """Return what y is of a model, by its parameters."""
+    columns = model._columns_of_y
+    return OUTLIERS if hasattr(model, "score_samples") else columns if isinstance(columns, str) else VALUES
+
+
 def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str = False) -> NDArray[Any]:
     """Return the target as an array of shape (n,): float64 for regression, unchanged labels for classification.
 
