@@ -22,7 +22,7 @@ from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.growing.submission import coordinate, fit
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
-from dtrees.cluster.transport.clients import checked_client, current_client, default_client, in_task, out_of_the_way, own_client
+from dtrees.cluster.transport.clients import checked_client, client_given, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingResult, ForestResult
 from dtrees.ensemble.backend import LoadOptions, Output, Table
 from dtrees.ensemble.in_process import LOCAL, Backend, in_memory
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dtrees.cluster")
 
 
-def _on_cluster(module: str, name: str, table: Table, *how: Any, **named: Any) -> Any:
-    """Call a function of the cluster with a table; modules that grow trees are imported only when needed."""
+def _growing(module: str, name: str, table: Table, *how: Any, **named: Any) -> Any:
+    """Call a function of the modules that grow trees, which are imported only when needed."""
     with out_of_the_way():
-        return getattr(importlib.import_module(f"dtrees.cluster.{module}"), name)(table, *how, **named)
+        return getattr(importlib.import_module(f"dtrees.cluster.growing.{module}"), name)(table, *how, **named)
 
 
 class DaskBackend(Backend):
@@ -58,7 +58,7 @@ class DaskBackend(Backend):
         if client is None:
             client = default_client()
         if client is not None:
-            return fit(estimator, X, y, sample_weight, options, checked_client(client), placement)
+            return fit(estimator, X, y, sample_weight, options, checked_client(client_given(client)), placement)
         if placement is not None:
             raise ValueError(f"placement is {placement!r}, but there is no Dask client, so that X is computed here; make one, or pass it")
         return None
@@ -85,7 +85,8 @@ class DaskBackend(Backend):
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one."""
-        with current_client() as client:
+        with out_of_the_way():
+            client = own_client() if in_task() else default_client()
             if client is not None:
                 table = load(client, X, y, sample_weight, options)
                 current_fit().own(*table.columns.blocks, *(one for one in (table.target, table.weight) if isinstance(one, Future)))
@@ -97,33 +98,34 @@ class DaskBackend(Backend):
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        loaded = _on_cluster("growing.evaluation", "load_evaluation", table, sets, metrics)
+        loaded = _growing("evaluation", "load_evaluation", table, sets, metrics)
         current_fit().own(*loaded.blocks)
         return replace(table, evaluation=loaded)
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        return str(_on_cluster("data.tables", "fingerprint", table))
+        return str(table.columns.fingerprint(table))
 
     def grow_forest(self, table: Table, *how: Any, **named: Any) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        return _on_cluster("growing.fits", "grow_forest", table, *how, **named)
+        return _growing("fits", "grow_forest", table, *how, **named)
 
     def boost(self, table: Table, *how: Any, **named: Any) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        return _on_cluster("growing.fits", "boost", table, *how, **named)
+        return _growing("fits", "boost", table, *how, **named)
 
     def grow_bag(self, table: Table, *how: Any, **named: Any) -> list[Any]:
         """Return the boosters of a bag by number, each grown by a task."""
-        return _on_cluster("growing.fits", "grow_bag", table, *how, **named)
+        return _growing("fits", "grow_bag", table, *how, **named)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        return _on_cluster("data.tables", "target", table)
+        found: NDArray[Any] = table.columns.fetch(table, "target")
+        return found
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        return None if table.weight is None else _on_cluster("data.tables", "weight", table)
+        return None if table.weight is None else table.columns.fetch(table, "weight")
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

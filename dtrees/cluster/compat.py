@@ -80,16 +80,13 @@ def _is_ours(key: Any) -> bool:
     return str(key[0] if isinstance(key, tuple) else key).startswith("dtrees-")
 
 
-class _WithoutTracebacks(logging.Filter):
-    """Suppresses the worker's traceback of a failed fit: the client that waits for the fit reports the error in one line."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is logged."""
-        ours = str(record.msg).startswith("Compute Failed") and isinstance(record.args, tuple) and _is_ours(record.args[0])
-        return not ours or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Suppress the worker's traceback of a failed fit: the client that waits for the fit reports the error in one line."""
+    ours = str(record.msg).startswith("Compute Failed") and isinstance(record.args, tuple) and _is_ours(record.args[0])
+    return not ours or logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
-logging.getLogger("distributed.worker").addFilter(_WithoutTracebacks())
+logging.getLogger("distributed.worker").addFilter(_is_logged)
 
 
 def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
@@ -181,7 +178,7 @@ class TakenConnection:
 
     def __init__(self, comm: Comm) -> None:
         self._comm, self._loop = comm, IOLoop.current()
-        self._when_closed: Callable[[], None] = _do_nothing
+        self._when_closed: Callable[[], None] = lambda: None
         self._carrying: asyncio.Future[None] | None = None
         if type(comm) is TCP:
             self.socket: socket.socket = comm.stream.socket.dup()
@@ -213,10 +210,6 @@ class TakenConnection:
         self._comm.abort()
         if self._carrying is not None:
             await asyncio.wait({self._carrying})
-
-
-def _do_nothing() -> None:
-    pass
 
 
 async def _carry(comm: Comm, inner: socket.socket) -> None:

@@ -373,11 +373,11 @@ class Page:
     def update(self) -> None:
         """Show the current state."""
         histories = self._histories()
-        self._set(self._list, "text", _fits(histories))
+        self._list.text = _table(map(_fit, histories), left=6)
         options = [_UNDER_WAY, *(f"{_named(history)} {history.fit}" for history in histories)]
         if self._choice.value not in options:
             self._choice.value = _UNDER_WAY
-        self._set(self._choice, "options", options)
+        self._choice.options = options
         self._show(self._chosen(histories))
 
     def _chosen(self, histories: Sequence[FitHistory]) -> FitHistory:
@@ -389,20 +389,16 @@ class Page:
         return (under_way or list(histories) or [FitHistory("")])[0]
 
     def _show(self, history: FitHistory) -> None:
-        workers = self._scheduler.workers
+        known = self._scheduler.workers
         for name, make in _PLOTTED.items():
-            if self._sources[name].data != (data := make(history)):
+            if self._sources[name].data != (data := make(history)):  # of other properties, Bokeh sends changes only
                 self._sources[name].data = data
-        self._set(self._seconds.y_range, "factors", self._sources["workers"].data["worker"][::-1])
-        self._set(self._workers, "text", _workers(history, workers))
-        self._set(self._heading, "text", _heading(history))
-        self._set(self._lines, "text", _lines(history))
-        self._set(self._losses, "visible", bool(history.curves) or history.unit == "round")
-        self._set(self._pace.title, "text", f"{history.unit.capitalize()}s finished")
-
-    def _set(self, model: Any, name: str, value: object) -> None:
-        if getattr(model, name) != value:
-            setattr(model, name, value)
+        self._seconds.y_range.factors = self._sources["workers"].data["worker"][::-1]
+        self._workers.text = _table((_worker(address, history, known.get(address)) for address in history.workers), left=2)
+        self._heading.text = _heading(history)
+        self._lines.text = _lines(history)
+        self._losses.visible = bool(history.curves) or history.unit == "round"
+        self._pace.title.text = f"{history.unit.capitalize()}s finished"
 
 
 def _figure(title: str, x: str, **options: Any) -> Any:
@@ -450,16 +446,12 @@ def _seconds_figure(source: Any) -> Any:
     return plot
 
 
-def _table(found: Sequence[Mapping[str, Any]], left: int) -> str:
+def _table(rows: Iterable[Mapping[str, Any]], left: int) -> str:
     """Return a table as HTML; the columns from number ``left`` on are right-aligned."""
     from jinja2 import Template
 
+    found = list(rows)
     return Template(_TABLE, autoescape=True).render(lines=[list(found[0]), *(row.values() for row in found)], left=left) if found else ""
-
-
-def _fits(histories: Sequence[FitHistory]) -> str:
-    """Return a table of fits as HTML."""
-    return _table([_fit(history) for history in histories], left=6)
 
 
 def _fit(history: FitHistory) -> dict[str, Any]:
@@ -507,12 +499,9 @@ def _seconds(history: FitHistory) -> dict[str, list[Any]]:
 _PLOTTED: dict[str, Callable[[FitHistory], dict[str, list[Any]]]] = {"curves": _curves, "pace": _pace, "workers": _seconds}
 
 
-def _workers(history: FitHistory, known: Mapping[str, Any]) -> str:
-    """Return a table of the workers of a fit as HTML; ``known`` has the workers of the scheduler."""
-    return _table([_worker(address, share, history, known.get(address)) for address, share in history.workers.items()], left=2)
-
-
-def _worker(address: str, share: WorkerShare, history: FitHistory, state: Any) -> dict[str, Any]:
+def _worker(address: str, history: FitHistory, state: Any) -> dict[str, Any]:
+    """Return the row of a worker; ``state`` is what the scheduler knows of it."""
+    share = history.workers[address]
     return {
         "worker": _name(address),
         "state": "lost" if share.lost else "gone" if state is None else state.status.name,

@@ -130,7 +130,7 @@ class SharedTable:
         with Tasks(own_client()) as tasks:
             columns = table.columns
             if not isinstance(columns, ClusterRows):
-                sent = [tasks.send("weight", weight, workers=columns.workers[:1], allow_other_workers=True)]
+                sent = [tasks.send("weight", weight, columns.workers[0])]
                 handles: dict[str, Any] = {"weight": sent[0]}
             else:
                 sent, columns = _weighted(tasks, columns, weight)
@@ -145,9 +145,8 @@ def _weighted(tasks: Tasks, columns: ClusterRows, weight: NDArray[np.float64]) -
     sent: list[Future] = []
     blocks, parts = [], []
     for block, worker, ranges, (X, y, _) in zip(columns.blocks, columns.workers, columns.ranges, columns.parts, strict=True):
-        there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
-        chunks = [tasks.send("weight", weight[first:last], **there) for first, last in ranges]
-        blocks.append(tasks.submit("weight", WeightedBlock.of, block, chunks, **there))
+        chunks = [tasks.send("weight", weight[first:last], worker) for first, last in ranges]
+        blocks.append(tasks.submit("weight", WeightedBlock.of, block, chunks, on=worker))
         parts.append([X, y, [chunk.key for chunk in chunks]])
         sent += [*chunks, blocks[-1]]
     return sent, replace(columns, blocks=blocks, parts=parts, workers=list(columns.workers))

@@ -20,7 +20,7 @@ import dtrees
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.transport import direct_channel
 from dtrees.cluster.transport.clients import ask, connect, connected, in_loop, local_client
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_chunks, open_channel, pack_named, unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel, pack_named, unpack
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, table, targets
 
 # --- Dask clients, of clusters started here or already running; and requests to the scheduler, which end with an answer or an error ---
@@ -191,7 +191,7 @@ def test_a_buffer_is_used_again_once_nobody_has_anything_in_it() -> None:
 
     def sent(start: int, n: int = 200_000) -> np.ndarray:
         """Send numbers, and return the second half of what arrives."""
-        rest = memoryview(b"".join(framed_chunks(pack_named(NAME, (np.arange(start, start + n),)))))
+        rest = memoryview(b"".join(framed(*pack_named(NAME, (np.arange(start, start + n),)))))
         one.setblocking(False)
         while (come := channel.receive()) is None:
             rest = rest[one.send(rest[:50_000]) :] if len(rest) else rest

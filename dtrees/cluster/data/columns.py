@@ -71,12 +71,11 @@ class ClusterColumns(ClusterTable):
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         return presort_blocks(tasks, tasks.find(self.partitions), self.schema, self.n_rows, {worker: self.ids[i]})[0]
 
-    def fetch(self, table: Table, name: str) -> NDArray[Any]:
-        """Fetch the "target" or "weight" of all rows."""
-        with Tasks(self.client) as tasks:
-            return np.asarray(tasks.waiter.gather([getattr(table, name)])[0])
+    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
+        (found,) = tasks.waiter.gather([getattr(table, name)])
+        return np.asarray(found)
 
-    def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
         """Return the digest of each column, or a single digest of a sparse table; start those of target and weight."""
         by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
         by_column = dict(zip(chain(*self.ids), chain(*by_block), strict=False))
@@ -130,31 +129,29 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
     n_steps = 0
     on_the_way, blocks = list(encoded), []
     for worker, own in steps.items():
-        there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
-        assembly = tasks.submit("presort", Assembly, n_rows, len(columns[worker]), **there)
+        assembly = tasks.submit("presort", Assembly, n_rows, len(columns[worker]), on=worker)
         first = 0
         for step in own:
             chunks = tasks.map("split", getitem, encoded, [n_steps] * len(encoded))
             on_the_way += [assembly, *chunks]
-            assembly = tasks.submit("presort", _sort, assembly, first, chunks, **there)
+            assembly = tasks.submit("presort", _sort, assembly, first, chunks, on=worker)
             n_steps += 1
             first += len(step)
         on_the_way.append(assembly)
-        blocks.append(tasks.submit("presort", Assembly.finished, assembly, **there))
+        blocks.append(tasks.submit("presort", Assembly.finished, assembly, on=worker))
     release(on_the_way)  # each is released when the tasks that need it are done
     return blocks
 
 
 def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[int]], n_rows: int, worker: str) -> Future:
     """Join blocks on a worker, with the columns in the order of the table; the blocks are released one after the other."""
-    there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
-    assembly = tasks.submit("columns", Assembly, n_rows, sum(map(len, ids)), **there)
+    assembly = tasks.submit("columns", Assembly, n_rows, sum(map(len, ids)), on=worker)
     on_the_way = list(blocks)
     for block, places in zip(blocks, ids, strict=True):
         on_the_way.append(assembly)
-        assembly = tasks.submit("columns", _take, assembly, places, block, **there)
+        assembly = tasks.submit("columns", _take, assembly, places, block, on=worker)
     on_the_way.append(assembly)
-    whole = tasks.submit("columns", Assembly.finished, assembly, **there)
+    whole = tasks.submit("columns", Assembly.finished, assembly, on=worker)
     release(on_the_way)
     return whole
 
@@ -162,7 +159,7 @@ def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[
 def presort_stored(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, worker: str) -> Future:
     """Start presorting a sparse table as one block on a worker; its partitions are joined there and never made dense."""
     cells = tasks.map("encode", _cells, X, schema=schema)
-    block = tasks.submit("presort", _presort_cells, cells, n_rows, workers=[worker], allow_other_workers=True)
+    block = tasks.submit("presort", _presort_cells, cells, n_rows, on=worker)
     release(cells)
     return block
 

@@ -447,30 +447,8 @@ def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[st
     >>> round(seconds_by_rows({"a": 500_000, "b": 500_000}, 28, {"a": 1, "b": 1}), 4)
     0.1207
     """
+    n_workers = len(rows)
     own = max(n * (ROWS_ROW + ROWS_CELL * n_columns) / threads[worker] for worker, n in rows.items())
-    search = ROWS_COLUMN * (n_columns + sums_received(len(rows), n_columns)) / 2 / min(threads[worker] for worker in rows)
-    return 1e-9 * (own + search) + seconds_beside_rows(len(rows))
-
-
-def seconds_beside_rows(n_workers: int) -> float:
-    """Return the seconds of a tree by rows that depend only on the number of workers.
-
-    Examples
-    --------
-    >>> [round(seconds_beside_rows(n), 3) for n in (2, 16, 400)]
-    [0.019, 0.067, 1.373]
-    """
-    return 1e-9 * (ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * (n_workers - 1))
-
-
-def sums_received(n_workers: int, n_columns: int) -> int:
-    """Return the largest number of column sums that a worker receives, including its own.
-
-    Examples
-    --------
-    Each of four workers receives the sums of 25 columns from each.
-
-    >>> sums_received(4, 100), sums_received(400, 100)
-    (100, 400)
-    """
-    return n_workers * -(-n_columns // min(n_workers, n_columns))
+    received = n_workers * -(-n_columns // min(n_workers, n_columns))  # the largest number of column sums, including the worker's own
+    search = ROWS_COLUMN * (n_columns + received) / 2 / min(threads[worker] for worker in rows)
+    return 1e-9 * (own + search + ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * (n_workers - 1))

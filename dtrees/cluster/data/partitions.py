@@ -229,9 +229,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
             parts = computed[name]
         else:
             whole = is_array(lazy["X"]) or is_array(lazy[name]) or len(lengths[name]) != len(wanted)
-            if sum(lengths[name]) != sum(wanted) or not whole:
-                raise ValueError(_disagreement(name, wanted, lengths[name], whole=whole))
-            parts = _cut_anew(tasks, computed[name], lengths[name], wanted)
+            parts = _cut_anew(tasks, name, computed[name], lengths[name], wanted, whole=whole)
         return [parts[i] for i in non_empty]
 
     return Partitions(
@@ -332,19 +330,16 @@ def compute_partitions(tasks: Tasks, collections: dict[str, Any]) -> dict[str, l
     return {name: list(itertools.islice(futures, len(parts))) for name, parts in zip(collections, delayed, strict=True)}
 
 
-def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int], *, whole: bool) -> str:
-    """Return a message about partitions whose row counts differ, or, for ``whole`` collections, about different totals."""
-    if whole:
-        return f"X has {sum(wanted)} rows but {name} has {sum(found)}; both must describe the same rows"
-    i = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if a != b)
-    return (
-        f"X and {name} differ in partition {i}: X has {wanted[i]} rows there but {name} has {found[i]}; "
-        "both must describe the same rows, in the same partitions"
-    )
-
-
-def _cut_anew(tasks: Tasks, parts: list[Future], lengths: list[int], wanted: list[int]) -> list[Future]:
-    """Return the same rows in partitions of the wanted lengths."""
+def _cut_anew(tasks: Tasks, name: str, parts: list[Future], lengths: list[int], wanted: list[int], *, whole: bool) -> list[Future]:
+    """Return the same rows in partitions of the wanted lengths; raise if totals differ, or, unless ``whole``, any lengths."""
+    if not whole:
+        i = next(i for i, (a, b) in enumerate(zip(wanted, lengths, strict=True)) if a != b)
+        raise ValueError(
+            f"X and {name} differ in partition {i}: X has {wanted[i]} rows there but {name} has {lengths[i]}; "
+            "both must describe the same rows, in the same partitions"
+        )
+    if sum(lengths) != sum(wanted):
+        raise ValueError(f"X has {sum(wanted)} rows but {name} has {sum(lengths)}; both must describe the same rows")
     starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
     cut = []
     first = 0

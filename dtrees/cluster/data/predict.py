@@ -91,7 +91,7 @@ def _predict_frame(X: Any, function: Any, output: Output, beside: Any) -> Any:
     if output.further:
         # For a meta that is an array, Dask creates an Array whose chunks have the lengths of the partitions, which are unknown.
         nothing = np.empty((0, output.width or 0, *output.further), output.dtype)
-        return X.map_partitions(_predict_to_array, beside, function, column_names(X), meta=nothing, **options)
+        return X.map_partitions(_predict_block, beside, function, column_names(X), meta=nothing, **options)
     empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
     meta = _as_frame(empty, make_meta(X).index[:0], output)
     return X.map_partitions(_predict_partition, beside, function, output, column_names(X), meta=meta, **options)
@@ -100,11 +100,7 @@ def _predict_frame(X: Any, function: Any, output: Output, beside: Any) -> Any:
 def _predict_partition(
     part: pd.DataFrame, beside: Any, function: Callable[..., NDArray[Any]], output: Output, names: list[Any]
 ) -> pd.Series | pd.DataFrame:
-    return _as_frame(_predict_to_array(part, beside, function, names), part.index, output)
-
-
-def _predict_to_array(part: pd.DataFrame, beside: Any, function: Callable[..., NDArray[Any]], names: list[Any]) -> NDArray[Any]:
-    return _predict_block(in_order(part, names) if len(part) else part, beside, function=function)
+    return _as_frame(_predict_block(part, beside, function, names), part.index, output)
 
 
 def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:
@@ -134,5 +130,7 @@ def _predict_array(X: Any, function: Any, output: Output, beside: Any) -> Any:
     return da.map_blocks(_predict_block, X, beside, **options)
 
 
-def _predict_block(block: Any, beside: Any, *, function: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+def _predict_block(block: Any, beside: Any, function: Callable[..., NDArray[Any]], names: list[Any] | None = None) -> NDArray[Any]:
+    """Return the predictions of a block; a frame's columns may have another order than the ``names`` of the collection."""
+    block = in_order(block, names) if names is not None and len(block) else block
     return function(block) if beside is None else function(block, beside)

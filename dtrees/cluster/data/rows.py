@@ -119,13 +119,11 @@ class ClusterRows(ClusterTable):
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
-    def fetch(self, table: Table, name: str) -> NDArray[Any]:
-        """Fetch the "target" or "weight" of all rows, in row order; multi-output targets by output."""
-        with Tasks(self.client) as tasks:
-            chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
-        return np.asarray(in_order(chunks, self.ranges, self.n_rows), order="F")
+    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
+        chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
+        return in_order(chunks, self.ranges, self.n_rows)
 
-    def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
         """Return the digest of each whole column; start those of target and weight."""
         chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
         return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
@@ -152,10 +150,9 @@ def load_rows(
 def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:
     """Start making a block on a worker from partitions of X, y and weights."""
     X, y, weight = given
-    there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
     if encoding.is_on_disk:
-        X = tasks.map("encode", _encode, X, schema=encoding.schema, **there)
-    return tasks.submit("rows", _load, X, y, weight, ranges, encoding, **there)
+        X = tasks.map("encode", _encode, X, schema=encoding.schema, on=worker)
+    return tasks.submit("rows", _load, X, y, weight, ranges, encoding, on=worker)
 
 
 def _allocator(is_on_disk: bool) -> Allocate:

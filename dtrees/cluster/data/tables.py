@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.memory import Sizes
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, same
-from dtrees.cluster.transport.clients import holders
+from dtrees.cluster.transport.clients import holders, out_of_the_way
 from dtrees.ensemble.backend import Placement, Table
 from dtrees.ensemble.checkpoint import table_digest
 from dtrees.ensemble.input.schema import Schema
@@ -83,10 +83,8 @@ class ClusterTable:
         old = self.blocks[i]
         with Tasks(self.client) as tasks:
             having = set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys()
-            if self._moves_from(having, worker):
-                new = tasks.submit("moved", same, old, workers=[worker], allow_other_workers=True)
-            else:
-                new = self._made_again(tasks, i, worker)
+            moves = self._moves_from(having, worker)
+            new = tasks.submit("moved", same, old, on=worker) if moves else self._made_again(tasks, i, worker)
             tasks.keep(new)
         self.blocks[i], self.workers[i] = new, worker
         current_fit().own(new)
@@ -101,12 +99,23 @@ class ClusterTable:
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         """Start making a block on a worker from the user's data."""
 
-    @abstractmethod
     def fetch(self, table: Table, name: str) -> NDArray[Any]:
+        """Fetch the "target" or "weight" of all rows, in row order; multi-output targets by output."""
+        with out_of_the_way(), Tasks(self.client) as tasks:
+            return np.asarray(self._fetched(tasks, table, name), order="F")
+
+    def fingerprint(self, table: Table) -> str:
+        """Return a digest of the training set, independent of its placement; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
+        with out_of_the_way(), Tasks(self.client) as tasks:
+            columns, vectors = self._digests(tasks, table, ["target", "weight"] if table.weight is not None else ["target"])
+            return table_digest(table, columns, *(*tasks.waiter.gather(vectors), None)[:2])
+
+    @abstractmethod
+    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
         """Fetch the "target" or "weight" of all rows."""
 
     @abstractmethod
-    def digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
         """Return the digests of columns; start those of target and weight, by name."""
 
 
@@ -118,20 +127,3 @@ def join_targets(chunks: list[NDArray[Any]]) -> NDArray[Any]:
 def join_weights(chunks: list[Any]) -> NDArray[np.float64]:
     """Concatenate checked weights."""
     return np.concatenate([weight for chunk in chunks if (weight := check_weights(chunk, len(chunk))) is not None])
-
-
-def target(table: Table) -> NDArray[Any]:
-    """Fetch the target of all rows."""
-    return table.columns.fetch(table, "target")
-
-
-def weight(table: Table) -> NDArray[np.float64]:
-    """Fetch the weights of all rows."""
-    return table.columns.fetch(table, "weight")
-
-
-def fingerprint(table: Table) -> str:
-    """Return a digest of the training set, independent of its placement; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
-    with Tasks(table.columns.client) as tasks:
-        columns, vectors = table.columns.digests(tasks, table, ["target", "weight"] if table.weight is not None else ["target"])
-        return table_digest(table, columns, *(*tasks.waiter.gather(vectors), None)[:2])

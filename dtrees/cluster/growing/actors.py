@@ -93,13 +93,9 @@ class Actors:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
 
-    def __len__(self) -> int:
-        """Return the number of actors."""
-        return len(self.workers)
-
     def add(self, worker: str, arguments: Sequence[Any]) -> None:
         """Start creating another actor from ``arguments``, of which futures are replaced by their results."""
-        self._unmade.add(len(self))
+        self._unmade.add(len(self.workers))
         self._futures.append(self._submit(worker, arguments))
         self.workers.append(worker)
 
@@ -162,8 +158,8 @@ class Actors:
                 self._open_channels(lacking)
             for i in self._nearest_last(calls):
                 with self._channel_to(i) as channel:
-                    channel.call(calls[i])
-                self.sent[self.workers[i]] += len(calls[i])
+                    channel.call(*calls[i])
+                self.sent[self.workers[i]] += sum(map(len, calls[i]))
             with waiting_thread():
                 self._take_replies(replies)
         except BaseException:
@@ -334,36 +330,20 @@ async def _result_of(future: Future) -> Any:
     return await future
 
 
-def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
+def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, list[bytes]]:
     """Pickle the arguments of each actor for sending; arguments shared by several actors are pickled once."""
     once = {tuple(map(id, given)): given for given in arguments.values()}
     pickled = {which: framed(dumps((method, tuple(given)))) for which, given in once.items()}
     return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
 
 
-class LastingActors(ABC):
-    """Actors of a fit, each for a share of some data; lost ones are created again on workers with sufficient memory. Must be closed.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    stage : str
-        Used in the names of tasks.
-    make : callable
-        Creates an actor on a worker.
-    ends_at_failure : bool
-        Whether actors wait for each other, so that calls made together end when one fails.
-    """
+class LastingActors(Actors, ABC):
+    """Actors of a fit, each for a share of some data; lost ones are created again on workers with sufficient memory. Must be closed."""
 
     def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
-        self._client = client
+        super().__init__(client, stage, make, ends_at_failure)
         self._fit = current_fit()
-        self._actors = Actors(client, stage, make, ends_at_failure)
         self._n_restarts = 0
-
-    def close(self) -> None:
-        """Release the actors."""
-        self._actors.close()
 
     @abstractmethod
     def _arguments(self, i: int) -> tuple[Any, ...]:
@@ -389,7 +369,7 @@ class LastingActors(ABC):
                 if worker not in there:
                     worker = min(there, key=lambda other: (workers.count(other), other))
                     self._bring(i, worker)
-                self._actors.add(worker, self._arguments(i))
+                self.add(worker, self._arguments(i))
             self._await_made()
         except BaseException:
             self.close()
@@ -398,17 +378,17 @@ class LastingActors(ABC):
     def _await_made(self) -> None:
         while True:
             try:
-                return self._actors.wait_until_made()
+                return self.wait_until_made()
             except ActorsLost:
                 self._note_loss()
                 self._replace_lost()
 
     def _replace_lost(self) -> None:
         """Start creating new actors in place of lost ones."""
-        for i in sorted(self._actors.lost):
+        for i in sorted(self.lost):
             worker = self._place_for(i)
             self._bring(i, worker)
-            self._actors.replace(i, worker, self._arguments(i))
+            self.replace(i, worker, self._arguments(i))
 
     def _note_loss(self) -> None:
         """Record a loss of actors.
@@ -418,8 +398,8 @@ class LastingActors(ABC):
         WorkerLost
             If there were too many losses.
         """
-        self._actors.look()
-        lost = ", ".join(f"{self._actors.workers[i]} (which held {self._describe(i)})" for i in sorted(self._actors.lost))
+        self.look()
+        lost = ", ".join(f"{self.workers[i]} (which held {self._describe(i)})" for i in sorted(self.lost))
         logger.warning("lost %s", lost)
         self._n_restarts += 1
         if self._n_restarts > self._fit.settings.max_restarts:
@@ -433,10 +413,10 @@ class LastingActors(ABC):
         patience = self._fit.settings.patience
         deadline = time.monotonic() + patience
         while True:
-            capacities = running(self._actors.look())
+            capacities = running(self.look())
             load = dict.fromkeys(capacities, (0.0, 0))
-            for other, worker in enumerate(self._actors.workers):
-                if other not in self._actors.lost and worker in load:
+            for other, worker in enumerate(self.workers):
+                if other not in self.lost and worker in load:
                     held, n = load[worker]
                     load[worker] = held + self._needed(other) / capacities[worker].threads, n + 1
             able = [worker for worker, capacity in capacities.items() if capacity.free >= self._needed(i)]
@@ -444,7 +424,7 @@ class LastingActors(ABC):
                 return min(able, key=lambda worker: (load[worker], worker))
             if time.monotonic() > deadline:
                 raise WorkerLost(
-                    f"Lost {self._actors.workers[i]}, which held {self._describe(i)}, and none of the {len(capacities)} workers left "
+                    f"Lost {self.workers[i]}, which held {self._describe(i)}, and none of the {len(capacities)} workers left "
                     f"has the memory for that (waited {patience:g} s). Add workers, or give them more memory, and run it again."
                 )
             time.sleep(_SECONDS_BETWEEN_TRIES)

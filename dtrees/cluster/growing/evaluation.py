@@ -67,9 +67,7 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
-        blocks = [
-            tasks.submit("encode", same, one, workers=[worker], allow_other_workers=True) for one, worker in zip(made, workers, strict=True)
-        ]
+        blocks = [tasks.submit("encode", same, one, on=worker) for one, worker in zip(made, workers, strict=True)]
         release(made)
         tasks.waiter.wait(blocks)
         tasks.keep(*blocks)
@@ -153,7 +151,7 @@ class ClusterEvaluation(Evaluation, LastingActors):
         message: tuple[Any, ...] = rounds[first:], initial, 0, first == 0
         while True:
             try:
-                replies = self._actors.call("score", dict.fromkeys(range(len(self._blocks_of)), message))
+                replies = self.call("score", dict.fromkeys(range(len(self._blocks_of)), message))
                 break
             except ActorsLost:
                 self._note_loss()

@@ -82,10 +82,9 @@ def boost(
     columns, sets, fit = table.columns, table.evaluation, current_fit()
     if columns.placement.kind == "one-worker":
         boost_here = partial(_boost_here, plan, previous, initial, callback, (fit.name, fit.turn), None if sets is None else sets.about)
-        there = {"workers": columns.workers, "allow_other_workers": True}
+        data = *columns.blocks, table.target, table.weight, [] if sets is None else sets.blocks
         with Tasks(columns.client) as tasks:
-            blocks = [] if sets is None else sets.blocks
-            return tasks.waiter.gather([tasks.submit("boost", boost_here, *columns.blocks, table.target, table.weight, blocks, **there)])[0]
+            return tasks.waiter.gather([tasks.submit("boost", boost_here, *data, on=columns.workers[0])])[0]
     with contextlib.ExitStack() as stack:
         shards = _over_shards(table, stack)
         evaluation = None if sets is None else stack.enter_context(contextlib.closing(ClusterEvaluation(sets)))
@@ -257,9 +256,8 @@ def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, 
 
 def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
     """Submit a batch; ``grow`` gets the batch, columns, target, weights, and a callback to be called after each tree."""
-    there = {"workers": [batch.worker], "allow_other_workers": True, "priority": -batch.first}
-    name = current_fit().name
-    return tasks.submit(stage, _grow_batch, grow, batch, *table.columns.blocks, table.target, table.weight, name, **there)
+    data = *table.columns.blocks, table.target, table.weight
+    return tasks.submit(stage, _grow_batch, grow, batch, *data, current_fit().name, on=batch.worker, priority=-batch.first)
 
 
 def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target: Any, weight: Any, name: str) -> Any:

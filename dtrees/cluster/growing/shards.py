@@ -121,9 +121,9 @@ class WorkerShards(LastingActors, Executor):
 
     def __init__(self, table: ClusterTable, make: Callable[..., Shard | RowShard]) -> None:
         super().__init__(table.client, "shard", ShardActor, ends_at_failure=True)
-        self._make = make
+        self._make_shard = make
         self.n_shards, self.n_rows, self.n_columns = len(table.blocks), table.n_rows, table.n_columns
-        self.timings = Timings(sent=self._actors.sent, received=self._actors.received)
+        self.timings = Timings(sent=self.sent, received=self.received)
         self._table = table
         self._exchanges = Exchanges(self._fit.name)
         self._next_census = 0.0
@@ -131,7 +131,7 @@ class WorkerShards(LastingActors, Executor):
         self._have_met = self._may_wait = False
         self._make_all(table.workers)
         self._tell_holding()
-        logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self._actors.workers))
+        logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self.workers))
 
     def close(self) -> None:
         """Release the shards."""
@@ -150,21 +150,21 @@ class WorkerShards(LastingActors, Executor):
         Exception
             The error raised by a shard.
         """
-        sent, received, began = self._actors.sent.total(), self._actors.received.total(), time.perf_counter()
+        sent, received, began = self.sent.total(), self.received.total(), time.perf_counter()
         with self._losses():
             if not self._have_met:
-                self._actors.call("meet", dict.fromkeys(range(self.n_shards), (self._actors.where,)))
+                self.call("meet", dict.fromkeys(range(self.n_shards), (self.where,)))
                 self._have_met = self._may_wait = True
-            replies = self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
+            replies = self.call("handle", {shard: (message,) for shard, message in messages.items()})
         seconds, accounts = time.perf_counter() - began, [account for _, account in replies.values()]
-        self.timings.add(seconds, [(self._actors.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
+        self.timings.add(seconds, [(self.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
         self._exchanges.note(
             message=type(next(iter(messages.values()))).__name__,
             n_shards=len(replies),
             seconds=seconds,
             slowest=max(account.worked for account in accounts),
-            sent=self._actors.sent.total() - sent,
-            received=self._actors.received.total() - received,
+            sent=self.sent.total() - sent,
+            received=self.received.total() - received,
         )
         return {shard: reply for shard, (reply, _) in replies.items()}
 
@@ -173,8 +173,8 @@ class WorkerShards(LastingActors, Executor):
         if time.monotonic() < self._next_census:
             return False
         self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
-        workers = self._actors.look()
-        return bool(self._actors.lost) or self._to_move(workers) is not None
+        workers = self.look()
+        return bool(self.lost) or self._to_move(workers) is not None
 
     def repair(self) -> None:
         """Replace lost shards, or move one; see :meth:`dtrees.engine.protocol.messages.Executor.repair`.
@@ -186,14 +186,14 @@ class WorkerShards(LastingActors, Executor):
         """
         self._have_met = False
         with self._losses():
-            workers = self._actors.look()
+            workers = self.look()
             if self._may_wait:  # for lost ones
-                self._actors.call("interrupt", {shard: () for shard in range(self.n_shards) if shard not in self._actors.lost})
+                self.call("interrupt", {shard: () for shard in range(self.n_shards) if shard not in self.lost})
                 self._may_wait = False
-        if self._actors.lost:
+        if self.lost:
             self._note_loss()
         elif (moved := self._to_move(workers)) is not None:
-            self._actors.lost.add(moved)
+            self.lost.add(moved)
         self._replace_lost()
         self._await_made()
         self._tell_holding()
@@ -221,7 +221,7 @@ class WorkerShards(LastingActors, Executor):
             ) from error
 
     def _arguments(self, i: int) -> tuple[Any, ...]:
-        return i, self._make, *self._parts(i)
+        return i, self._make_shard, *self._parts(i)
 
     @abstractmethod
     def _parts(self, i: int) -> tuple[Any, ...]:
@@ -238,12 +238,12 @@ class WorkerShards(LastingActors, Executor):
 
     def _note_loss(self) -> None:
         super()._note_loss()
-        lost = sorted(self._actors.lost)
-        publish(self._fit.name, "shards lost", shards=lost, workers=[self._actors.workers[i] for i in lost])
+        lost = sorted(self.lost)
+        publish(self._fit.name, "shards lost", shards=lost, workers=[self.workers[i] for i in lost])
 
     def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
         """Return a shard to be moved: its worker is retiring, or has another shard while some worker has none."""
-        mine = self._actors.workers
+        mine = self.workers
         for shard, worker in enumerate(mine):
             if workers.get(worker, {}).get("status") == "closing_gracefully":
                 return shard
@@ -255,7 +255,7 @@ class WorkerShards(LastingActors, Executor):
         """Publish the data that each worker holds."""
         workers: dict[str, tuple[int, int]] = {}
         rows_of: dict[str, int] = {}
-        for shard, worker in enumerate(self._actors.workers):
+        for shard, worker in enumerate(self.workers):
             (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
             workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
             rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)

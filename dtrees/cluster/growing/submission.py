@@ -34,30 +34,18 @@ from typing import Any
 import cloudpickle
 import dask
 import numpy as np
-from distributed import Client, Future, futures_of, get_worker, secede
+from distributed import Client, Future, futures_of, secede
 from sklearn.utils import check_random_state
 
 from dtrees.cluster.data.memory import check_processes
 from dtrees.cluster.data.partitions import is_lazy
 from dtrees.cluster.data.placement import check_placement
-from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
+from dtrees.cluster.errors import SchedulerLost, exits_as_errors
 from dtrees.cluster.growing.watching import listeners, local_callback
-from dtrees.cluster.reliability.fit import (
-    Fit,
-    Settings,
-    StopAsked,
-    WholeTables,
-    adopted,
-    coordinating,
-    new_name,
-    register,
-    registered,
-    take_turn,
-)
+from dtrees.cluster.reliability.fit import Settings, StopAsked, WholeTables, adopted, coordinating_task, new_name, register, registered
 from dtrees.cluster.reliability.registry import described
 from dtrees.cluster.reliability.waiting import FutureWaiter, however_large, lost_data_named
 from dtrees.cluster.transport.clients import ask, client_given, give_up, own_client
-from dtrees.cluster.transport.events import publish
 from dtrees.ensemble.bagging import Bagging
 from dtrees.ensemble.callbacks import ProgressBar, keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.checkpoint import absolute_path
@@ -163,20 +151,21 @@ def _submit(
     given: dict[str, Any],
     client: Client | None,
     placement: str | None,
-    *,
-    detached: bool = False,
-    priority: int = 0,
     max_restarts: int | None = None,
-    label: str = "",
     waited_for: bool = False,
+    **how: Any,
 ) -> Future:
-    """Submit a fit with the arguments of ``fit``; with ``waited_for``, the waiting client shows its warnings."""
+    """Submit a fit with the arguments of ``fit``; with ``waited_for``, the waiting client shows its warnings.
+
+    ``how`` are options of :func:`_submit_task`.
+    """
     if not isinstance(model, TreeEstimator | Bagging):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = client_given(client)
     check_parameters(model)
     _check_options(model, given)
-    _check_bars(given.get("callbacks"))
+    if _bars(given.get("callbacks")):
+        raise TypeError("callbacks has a ProgressBar, but submit does not wait; leave it out, and watch the fit by dtrees.progress(future)")
     if getattr(model, "_skl_callbacks", None):
         raise TypeError("model has callbacks of scikit-learn (set_callbacks), but submit does not wait; take them off, or call fit")
     settings, X = Settings.read(max_restarts=max_restarts, placement=placement), given["X"]
@@ -187,19 +176,32 @@ def _submit(
             f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which one worker fits by itself; wants a Dask DataFrame "
             "or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
         )
-    name = new_name()
     if given.get("checkpoint") is not None:  # workers may have another working directory
         given = {**given, "checkpoint": _seen_by_all(absolute_path(given["checkpoint"]), client)}
     pickled = {part: _pickle(part, value) for part, value in {"model": _to_send(model), **given}.items()}
-    needed = [future.key for future in futures_of([given.get(part) for part in _DATA])]
+    data, lazy = [given.get(part) for part in _DATA], is_lazy(X) or is_lazy(given["y"])
+    return _submit_task(client, model, data, settings, _coordinate, pickled, lazy, waited_for, **how)
+
+
+def _submit_task(
+    client: Client,
+    model: Any,
+    data: Sequence[Any],
+    settings: Settings,
+    task: Callable[..., Any],
+    *arguments: Any,
+    detached: bool = False,
+    priority: int = 0,
+    label: str = "",
+) -> Future:
+    """Submit a task, called with a name, the settings and ``arguments``; its record on the scheduler holds the user's data."""
+    name, needs = new_name(), [future.key for future in futures_of(list(data))]
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)
     what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
-    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
-        future = client.submit(
-            _coordinate, pickled, settings, name, is_lazy(X) or is_lazy(given["y"]), waited_for, key=name, pure=False, priority=priority
-        )
+    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needs, **what)):
+        future = client.submit(task, name, settings, *arguments, key=name, pure=False, priority=priority)
     if registering is not None:  # until then, only this future holds a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
     return future
@@ -271,8 +273,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait is interrupted, the fit ends."""
     with contextlib.ExitStack() as stack:
         callbacks = options.get("callbacks", ())
-        if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
-            bars = [bar for bar in callbacks if isinstance(bar, ProgressBar)]
+        if bars := _bars(callbacks):
             here = {bar: stack.enter_context(local_callback(bar, client, bar.compiling, bar.note)) for bar in bars}
             options = options | {"callbacks": [here.get(callback, callback) for callback in callbacks]}
         if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere and need not repeat this
@@ -288,14 +289,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
 
 def coordinate(function: Callable[..., Any], data: Sequence[Any], client: Client, label: str) -> Any:
     """Run a function with many fits in a task, like a fit; return its result. If the wait is interrupted, the task ends."""
-    client, name, settings, model = client_given(client), new_name(), Settings.read(), data[0]
-    check_processes(client)
-    register(client)
-    pickled = {"function": _pickle("what is to be fitted", function), "data": _pickle("the data", tuple(data))}
-    needed = [future.key for future in futures_of(list(data))]
-    what = {"estimator": type(model).__name__, "unit": model._UNIT, "label": label}
-    with however_large(), dask.annotate(**described(name, patience=settings.patience, detached=False, needs=needed, **what)):
-        future = client.submit(_call, pickled, settings, name, key=name, pure=False)
+    pickled = _pickle("what is to be fitted", function), _pickle("the data", tuple(data))
+    future = _submit_task(client, data[0], data, Settings.read(), _call, *pickled, label=label)
     with _ended_together(future, client):
         found, messages = FutureWaiter(client).gather([future])[0]
     for message in messages:
@@ -317,18 +312,11 @@ def _ended_together(future: Future, client: Client) -> Iterator[None]:
         future.release()
 
 
-def _call(pickled: dict[str, bytes], settings: Settings, name: str) -> tuple[Any, list[Warning]]:
-    """Call a function as a task on a worker; return its result and warnings. Its fits are unknown to Dask, so they have no logs."""
+def _call(name: str, settings: Settings, function: bytes, data: bytes) -> tuple[Any, list[Warning]]:
+    """Call a pickled function as a task on a worker; return its result and warnings."""
     secede()
-    turn = take_turn(own_client(), name, "coordinator", get_worker().address, name)
-    if turn is None:
-        raise FitCancelled(f"The task {name} was cancelled, or taken over by another worker.")
-    function, data = (cloudpickle.loads(pickled[part]) for part in ("function", "data"))
-    publish(name, "began", turn=turn[0], worker=get_worker().address, listeners=[])
-    running = Fit(name, settings)
-    running.heartbeats.take_over(turn[1])
-    with coordinating(running), collected_warnings() as messages, exits_as_errors():
-        return function(*data), messages
+    with coordinating_task(name, settings, is_logged=False), collected_warnings() as messages, exits_as_errors():
+        return cloudpickle.loads(function)(*cloudpickle.loads(data)), messages
 
 
 def _wait(future: Future, client: Client, keep: bool) -> Any:
@@ -344,25 +332,19 @@ def _wait(future: Future, client: Client, keep: bool) -> Any:
     return fitted
 
 
-def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool, waited_for: bool) -> Any:
+def _coordinate(name: str, settings: Settings, pickled: dict[str, bytes], lazy: bool, waited_for: bool) -> Any:
     """Run a fit as a task on a worker. Its warnings are shown by a waiting client, otherwise logged."""
     if lazy:
         secede()  # permanently: the thread only waits, possibly for tasks that need its place
-    client = own_client()
-    turn = take_turn(client, name, "coordinator", get_worker().address, name)
-    if turn is None:
-        raise FitCancelled(f"The fit {name} was cancelled, or taken over by another worker.")
-    running = Fit(name, settings, turn[0])
-    running.heartbeats.take_over(turn[1])
     parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
-    if keeps_on_interrupt(parts.get("callbacks", ())):
-        parts["callbacks"] = [*parts["callbacks"], StopAsked(name)]
-    model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-    publish(name, "began", turn=turn[0], worker=get_worker().address, listeners=listeners(parts.get("callbacks")))
-    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here, so this must ask and report
-        parts["callbacks"] = [*parts["callbacks"], WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
-    with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
-        fitted = model.fit(X, y, **parts)
+    model, callbacks = parts.pop("model"), parts.get("callbacks", ())
+    with coordinating_task(name, settings, listeners(callbacks)) as running, collected_warnings() as messages, exits_as_errors():
+        if keeps_on_interrupt(callbacks):
+            callbacks = [*callbacks, StopAsked(name)]
+        if not lazy and isinstance(callbacks, Sequence):  # trees are grown here, so this must ask and report
+            callbacks = [*callbacks, WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
+        with lost_data_named(own_client(), parts):
+            fitted = model.fit(**parts | {"callbacks": callbacks})
     if not waited_for:
         for message in messages:
             logger.warning("%s: %s", name, message)
@@ -379,9 +361,8 @@ def _check_options(model: TreeEstimator | Bagging, given: Mapping[str, Any]) -> 
             raise TypeError(f"fit has no option {name!r} for a {type(model).__name__}; wants some of {', '.join(known)}")
 
 
-def _check_bars(callbacks: Any) -> None:
-    if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
-        raise TypeError("callbacks has a ProgressBar, but submit does not wait; leave it out, and watch the fit by dtrees.progress(future)")
+def _bars(callbacks: Any) -> list[ProgressBar]:
+    return [bar for bar in callbacks if isinstance(bar, ProgressBar)] if isinstance(callbacks, Sequence) else []
 
 
 def _to_send(model: Any) -> Any:

@@ -22,7 +22,7 @@ from uuid import uuid4
 from distributed import Client, Future, get_worker
 
 from dtrees.cluster.reliability.fit import register, registered
-from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, client_given, default_client, explained
+from dtrees.cluster.transport.clients import ask, asked, client_given, default_client
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.engine.plan.plans import Progress
 from dtrees.ensemble.displays import COMPILING, Display, live_display
@@ -156,8 +156,7 @@ def fits(client: Client | None = None) -> Any:
 
 async def _fits(client: Client) -> list[FitStatus]:
     await registered(client)
-    with explained():
-        return [_status(record) for record in await answer(client.scheduler.dtrees_fits(), SCHEDULER_PATIENCE)]
+    return [_status(record) for record in await asked(client.scheduler.dtrees_fits)]
 
 
 def _status(fit: dict[str, Any]) -> FitStatus:
@@ -168,11 +167,7 @@ def _status(fit: dict[str, Any]) -> FitStatus:
 async def _watch(watching: _Watching, client: Client) -> None:
     try:
         await registered(client)
-        while True:
-            with explained():
-                record = await answer(client.scheduler.dtrees_fits(fit=watching.key), SCHEDULER_PATIENCE)
-            if not watching.goes_on(record):
-                return
+        while watching.goes_on(await asked(lambda: client.scheduler.dtrees_fits(fit=watching.key))):
             await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
     finally:
         watching.end()
@@ -246,21 +241,18 @@ class _Forwarding:
 
 def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
     _, facts = event
+    with _lock:
+        local = dict(_local)
     if "compiling" in facts:
-        with _lock:
-            waiting = [one.compiling for one in _local.values() if one.client is client and one.compiling is not None]
-        for compiling in waiting:
-            compiling()
-        return
-    if "line" in facts:
-        for name in facts["listeners"]:
-            listening = _local.get(name)
-            if listening is not None and listening.note is not None:
-                listening.note(facts["line"])
-        return
-    called = _local.get(facts["callback"])
-    if called is not None:
-        called.receive(Progress(**facts["progress"]))
+        for one in local.values():
+            if one.client is client and one.compiling is not None:
+                one.compiling()
+    elif "line" in facts:
+        for name in local.keys() & set(facts["listeners"]):
+            if (note := local[name].note) is not None:
+                note(facts["line"])
+    elif facts["callback"] in local:
+        local[facts["callback"]].receive(Progress(**facts["progress"]))
 
 
 def listeners(callbacks: Any) -> list[str]:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -29,9 +30,9 @@ import dask
 from distributed import Client, Future, Worker, get_worker
 
 from dtrees.cluster.compat import is_wanted
-from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.errors import FitCancelled, SchedulerLost
 from dtrees.cluster.reliability.registry import FitRegistry, Heartbeats, adopting
-from dtrees.cluster.transport.clients import SCHEDULER_PATIENCE, answer, ask, own_client
+from dtrees.cluster.transport.clients import ask, asked, own_client
 from dtrees.cluster.transport.events import Timings, publish
 from dtrees.engine.plan.plans import BoostingPlan, Callback, ForestPlan, Progress
 from dtrees.engine.protocol.messages import Scores
@@ -245,17 +246,49 @@ async def registered(client: Client) -> None:
     await client.register_plugin(FitRegistry())
 
 
-def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]] | None:
-    """Return the number of a new turn, and the state of heartbeats; None if the turn is refused.
-
-    It is refused if the fit is no longer wanted, or if the task that takes the turn should no longer run on this worker (None: on none).
+def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]]:
+    """Return the number of a new turn, and the state of heartbeats.
 
     Raises
     ------
+    FitCancelled
+        If the fit is no longer wanted, or if the task that takes the turn should no longer run on this worker (None: on none).
     SchedulerLost
         If the scheduler does not answer.
     """
-    return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
+    turn: tuple[int, dict[str, Any]] | None
+    turn = ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
+    if turn is None:
+        raise FitCancelled(f"The fit {fit} was cancelled, or taken over by another worker.")
+    return turn
+
+
+@contextlib.contextmanager
+def coordinating_task(name: str, settings: Settings, listeners: Sequence[str] = (), *, is_logged: bool = True) -> Iterator[Fit]:
+    """Have the task of a submitted fit, or of many fits, coordinate it within the block.
+
+    Parameters
+    ----------
+    name : str
+        Its key.
+    settings : Settings
+    listeners : sequence of str
+        The names of callbacks in the user's own process.
+    is_logged : bool
+        Whether its trees are stored on the scheduler. Those of many fits are not: Dask knows only the task that runs them.
+
+    Raises
+    ------
+    FitCancelled, SchedulerLost
+        See :func:`take_turn`.
+    """
+    worker = get_worker().address
+    turn, heartbeats = take_turn(own_client(), name, "coordinator", worker, name)
+    publish(name, "began", turn=turn, worker=worker, listeners=list(listeners))
+    fit = Fit(name, settings, turn if is_logged else 0)
+    fit.heartbeats.take_over(heartbeats)
+    with coordinating(fit):
+        yield fit
 
 
 class StopAsked:
@@ -323,12 +356,9 @@ class ClusterTreeLog:
     """
 
     def __init__(self, client: Client, fit: Fit) -> None:
-        turn = take_turn(client, fit.name, "trees", fit.worker, fit.task)
-        if turn is None:
-            raise FitCancelled(f"The fit {fit.name} was cancelled, or taken over by another worker.")
+        self._turn, _ = take_turn(client, fit.name, "trees", fit.worker, fit.task)
         self._client = client
         self._fit = fit
-        self._turn, _ = turn
         self._n_sent = 0
         self._unsent: list[bytes] = []
         self._sending = self._is_refused = False
@@ -366,10 +396,10 @@ class ClusterTreeLog:
                 if self._client.scheduler is None:  # the client has been closed
                     return
                 trees, self._unsent = self._unsent, []
-                keeping = self._client.scheduler.dtrees_keep_trees(fit=self._fit.name, turn=self._turn, first=self._n_sent, trees=trees)
-                self._is_refused = not await answer(keeping, SCHEDULER_PATIENCE)
+                keep, turn = self._client.scheduler.dtrees_keep_trees, self._turn
+                self._is_refused = not await asked(partial(keep, fit=self._fit.name, turn=turn, first=self._n_sent, trees=trees))
                 self._n_sent += len(trees)
-        except OSError:  # without a scheduler, trees cannot be stored
+        except SchedulerLost:  # trees cannot be stored
             logger.warning("%s: its last trees are not stored, since the scheduler does not answer", self._fit.name)
         finally:
             self._sending = False

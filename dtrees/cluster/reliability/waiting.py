@@ -30,9 +30,9 @@ from distributed import Client, Future, KilledWorker, futures_of
 
 from dtrees.cluster.compat import close_connections
 from dtrees.cluster.errors import ClusterError, FitCancelled, NotEnoughMemory, SchedulerLost, WorkerLost
-from dtrees.cluster.reliability.fit import Fit, adopted, current_fit, is_coordinating
-from dtrees.cluster.reliability.registry import Heartbeats, belonging
-from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained, in_loop, states
+from dtrees.cluster.reliability.fit import adopted, current_fit, is_coordinating
+from dtrees.cluster.reliability.registry import belonging
+from dtrees.cluster.transport.clients import NO_WORKER_YET, RUN_AGAIN, answer, asked, explained, in_loop, states
 from dtrees.cluster.transport.events import publish
 
 logger = logging.getLogger("dtrees.cluster")
@@ -51,88 +51,33 @@ _AT_WORK = ("executing", "flight")
 _WAY_OUT = "Give workers more memory (dask worker --memory-limit), or have more of them, and run it again"
 
 
-class Pauses:
-    """The time for which a fit has been held up by paused workers.
-
-    Parameters
-    ----------
-    fit : Fit
-    """
-
-    def __init__(self, fit: Fit) -> None:
-        self._fit = fit
-        self._held = 0.0
-        self._logged = False
-        self._last_note = time.monotonic()
-        self._before: Any = None
-
-    def note(self, workers: Mapping[str, Mapping[str, Any]], patience: float, awaited: object, needed: Iterable[str] | None = None) -> None:
-        """Record the scheduler's data about workers during a wait.
-
-        Parameters
-        ----------
-        workers : mapping from str to mapping
-        patience : float
-            Seconds until a message is logged.
-        awaited : object
-            What is being waited for; a change means that the fit makes progress.
-        needed : iterable of str, optional
-            The only workers that can do the work; by default, any can.
-
-        Raises
-        ------
-        NotEnoughMemory
-            If the wait has taken too long.
-        """
-        now = time.monotonic()
-        listened, self._last_note = min(now - self._last_note, _MOST_LISTENED), now
-        able = dict(workers) if needed is None else {worker: workers[worker] for worker in needed if worker in workers}
-        paused = sorted(worker for worker, facts in able.items() if facts["status"] == "paused")
-        state = awaited, [(worker, _written(workers[worker])) for worker in paused]
-        goes_on, self._before = state != self._before, state
-        if not paused or goes_on or any(map(_is_at_work, able.values())):
-            if self._logged:
-                logger.info("%s goes on", self._fit.name)
-            self._held, self._logged = 0.0, False
-            return
-        self._held += listened
-        if self._held > patience and not self._logged:
-            self._logged = True
-            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _usage(workers, paused))
-            publish(self._fit.name, "workers paused", workers=paused, seconds=self._held)
-        if self._held > _TIMES_PATIENCE * patience:
-            raise NotEnoughMemory(
-                f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
-                f"them, as they use too much of their memory: {_usage(workers, paused)}. {_WAY_OUT}."
-            )
-
-
 class WorkerMonitor:
-    """Monitors the state of a cluster.
+    """Monitors the state of a cluster for the current fit.
 
     Parameters
     ----------
     client : distributed.Client
-    patience : float, optional
-        By default, that of the fit.
-    fit : Fit, optional
-        By default, the current one.
 
     Attributes
     ----------
     workers : dict from str to dict
         The result of the last look.
+    heartbeats : Heartbeats
+        Those of the fit.
     """
 
-    def __init__(self, client: Client, patience: float | None = None, fit: Fit | None = None) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._fit = fit or current_fit()
+        self._fit = current_fit()
         self.workers: dict[str, dict[str, Any]] = {}
-        self.heartbeats = self._fit.heartbeats if patience is None else Heartbeats(patience)
-        self._pauses = Pauses(self._fit)
+        self.heartbeats = self._fit.heartbeats
         self._known: set[Any] = set()
         self._first_asked: dict[Any, float] = {}
         self._next_look = 0.0
+        # For how long paused workers have held up the fit, and whether this was logged.
+        self._held, self._logged = 0.0, False
+        self._last_note = time.monotonic()
+        self._before: Any = None
 
     def check(self) -> None:
         """Raise if the connection to the scheduler is lost, or the fit is no longer wanted."""
@@ -149,8 +94,7 @@ class WorkerMonitor:
             See :meth:`check`; also if the scheduler no longer knows the current worker.
         """
         self.check()
-        with explained():
-            known = await answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, SCHEDULER_PATIENCE))
+        known = await asked(partial(self._client.scheduler.identity, n_workers=-1), self.heartbeats.patience)
         workers: dict[str, dict[str, Any]] = known["workers"]
         self._fit.note(workers)
         before = self.heartbeats.silent
@@ -172,14 +116,41 @@ class WorkerMonitor:
         return workers
 
     def check_pauses(self, awaited: object, needed: Iterable[str] | None = None) -> None:
-        """Record, after a look, the object of a wait, and which workers alone can do the work (by default, any).
+        """Record, after a look, for how long paused workers have held up the fit.
+
+        Parameters
+        ----------
+        awaited : object
+            What is being waited for; a change means that the fit makes progress.
+        needed : iterable of str, optional
+            The only workers that can do the work; by default, any can.
 
         Raises
         ------
         NotEnoughMemory
             If Dask has paused these workers for too long.
         """
-        self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
+        now, workers, patience = time.monotonic(), self.workers, self._fit.settings.patience
+        listened, self._last_note = min(now - self._last_note, _MOST_LISTENED), now
+        able = workers if needed is None else {worker: workers[worker] for worker in needed if worker in workers}
+        paused = sorted(worker for worker, facts in able.items() if facts["status"] == "paused")
+        state = awaited, [(worker, _written(workers[worker])) for worker in paused]
+        goes_on, self._before = state != self._before, state
+        if not paused or goes_on or any(map(_is_at_work, able.values())):
+            if self._logged:
+                logger.info("%s goes on", self._fit.name)
+            self._held, self._logged = 0.0, False
+            return
+        self._held += listened
+        if self._held > patience and not self._logged:
+            self._logged = True
+            logger.warning("%s has waited %.0f s for workers that Dask has paused: %s", self._fit.name, self._held, _usage(workers, paused))
+            publish(self._fit.name, "workers paused", workers=paused, seconds=self._held)
+        if self._held > _TIMES_PATIENCE * patience:
+            raise NotEnoughMemory(
+                f"The fit has waited {self._held:.0f} s for {len(paused)} of {len(workers)} workers of the Dask cluster. Dask has paused "
+                f"them, as they use too much of their memory: {_usage(workers, paused)}. {_WAY_OUT}."
+            )
 
     async def unknown(self, futures: Sequence[Future]) -> list[Future]:
         """Return those pending futures that can never finish; checks a limited number in each call.
@@ -192,14 +163,13 @@ class WorkerMonitor:
         SchedulerLost
             If the scheduler does not answer.
         """
-        asked = {future.key: future for future in futures[:_ASKED_AT_ONCE]}
-        if not asked:
+        by_key = {future.key: future for future in futures[:_ASKED_AT_ONCE]}
+        if not by_key:
             return []
-        with explained():
-            status = await answer(self._client.scheduler.get_task_status(keys=list(asked)), SCHEDULER_PATIENCE)
+        status = await asked(partial(self._client.scheduler.get_task_status, keys=list(by_key)))
         now = time.monotonic()
         unknown = []
-        for key, future in asked.items():
+        for key, future in by_key.items():
             if status[key] is not None:
                 self._known.add(key)
             elif future.status == "pending" and (
@@ -224,9 +194,7 @@ class FutureWaiter(WorkerMonitor):
         FitCancelled
             If the results are no longer wanted.
         """
-        results: dict[int, Any] = {}
-        for i, result in self.as_completed(futures):
-            results[i] = result
+        results = dict(self.as_completed(futures))
         return [results[i] for i in range(len(futures))]
 
     def wait(self, futures: Sequence[Future]) -> None:
@@ -341,13 +309,13 @@ def killed_worker_error(error: KilledWorker) -> WorkerLost:
     )
 
 
-def _usage(workers: Mapping[str, Mapping[str, Any]], paused: Iterable[str]) -> str:
+def _usage(workers: Mapping[str, Mapping[str, Any]], paused: Sequence[str]) -> str:
     """Return a description of the memory use of some workers."""
     some = [
         f"{worker} uses {format_bytes(workers[worker]['metrics'].get('memory', 0))} of {format_bytes(workers[worker]['memory_limit'])}"
-        for worker in list(paused)[:3]
+        for worker in paused[:3]
     ]
-    return "; ".join([*some, *(["and so on"] if len(list(paused)) > 3 else [])])
+    return "; ".join([*some, *["and so on"] * (len(paused) > 3)])
 
 
 def _is_at_work(facts: Mapping[str, Any]) -> bool:
@@ -398,34 +366,35 @@ class Tasks:
         release(self._futures)
         self._futures.clear()
 
-    def submit(self, stage: str, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
-        """Return the future of one call; ``options`` are those of :meth:`distributed.Client.submit`."""
+    def submit(self, stage: str, function: Callable[..., Any], *args: Any, on: str | None = None, **options: Any) -> Future:
+        """Return the future of one call, preferably on a given worker; ``options`` are those of :meth:`distributed.Client.submit`."""
         with dask.annotate(**self._annotations):
-            future = self.client.submit(function, *args, key=task_keys(stage, 1)[0], **options)
+            future = self.client.submit(function, *args, key=task_keys(stage, 1)[0], **_preferred(on), **options)
         self._futures.append(future)
         return future
 
-    def send(self, stage: str, value: Any, **there: Any) -> Future:
-        """Return the future of a value of any size; ``there`` has options of :meth:`submit`.
+    def send(self, stage: str, value: Any, on: str | None = None) -> Future:
+        """Return the future of a value of any size, preferably on a given worker.
 
         The value is the result of a task, not scattered data: the task is run again if the worker with its result is lost.
         """
         with however_large():
-            return self.submit(stage, partial(same, value), **there)
+            return self.submit(stage, partial(same, value), on=on)
 
-    def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
-        """Return futures of a call for each element.
+    def map(
+        self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], on: str | None = None, **options: Any
+    ) -> list[Future]:
+        """Return futures of a call for each element, preferably on a given worker.
 
-        ``workers`` and ``allow_other_workers`` are those of :meth:`distributed.Client.map`. All other options are passed to each call. They
-        are sent as one task, as they are large for a table with many columns or categories, and Dask would create a task for each.
+        The options are passed to each call. They are sent as one task, as they are large for a table with many columns or categories, and
+        Dask would create a task for each.
         """
         n_calls = len(sequences[0])
-        there = {name: options.pop(name) for name in ("workers", "allow_other_workers") if name in options}
         if options and n_calls:
-            sequences = ([self.send("options", options, **there)] * n_calls, *sequences)
+            sequences = ([self.send("options", options, on)] * n_calls, *sequences)
             function = partial(_with_options, function)
         with dask.annotate(**self._annotations):
-            futures = self.client.map(function, *sequences, key=task_keys(stage, n_calls), **there)
+            futures = self.client.map(function, *sequences, key=task_keys(stage, n_calls), **_preferred(on))
         self._futures += futures
         return list(futures)
 
@@ -459,6 +428,11 @@ class Tasks:
 
 #: Suppress Dask's warning of large graphs: ``with however_large():``.
 however_large = partial(dask.config.set, {"distributed.admin.large-graph-warning-threshold": "1 PiB"})
+
+
+def _preferred(worker: str | None) -> dict[str, Any]:
+    """Return Dask's options for tasks that run on a given worker unless it is lost."""
+    return {} if worker is None else {"workers": [worker], "allow_other_workers": True}
 
 
 def same(value: Any) -> Any:

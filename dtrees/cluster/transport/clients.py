@@ -166,24 +166,6 @@ def first_line(error: object) -> str:
 
 
 @contextlib.contextmanager
-def current_client() -> Iterator[Client | None]:
-    """Yield the client by which Dask collections are computed by default, or None if there is none.
-
-    Inside a task, the thread is :func:`out_of_the_way`.
-
-    Raises
-    ------
-    ClusterError
-        If the client is asynchronous, so that it cannot be waited with.
-    """
-    if in_task():
-        with worker_client() as client:
-            yield connected(client)
-    else:
-        yield default_client()
-
-
-@contextlib.contextmanager
 def out_of_the_way() -> Iterator[None]:
     """Inside a task, leave the worker's thread pool within the block: tasks that it waits for may need the thread."""
     if in_task():
@@ -213,18 +195,14 @@ def default_client() -> Client | None:
     return checked_client(client)
 
 
-def checked_client(client: Any) -> Client:
+def checked_client(client: Client) -> Client:
     """Return a client after checking that ``fit`` can wait with it.
 
     Raises
     ------
     ClusterError
         If it is asynchronous.
-    TypeError
-        If it is not a client.
     """
-    if not isinstance(client, Client):
-        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
     if client.asynchronous:
         raise ClusterError(
             "The current Dask client is asynchronous, and fit waits for its result; "
@@ -235,14 +213,13 @@ def checked_client(client: Any) -> Client:
 
 def client_given(given: Any) -> Client:
     """Return the client that was given, or the current one."""
-    if isinstance(given, Client):
-        return given
-    if given is not None:
-        raise TypeError(f"client is {given!r}; wants a distributed.Client, or None for the current one")
     try:
-        return Client.current()
+        client = Client.current() if given is None else given
     except ValueError as error:
         raise ValueError("client is None, and there is no current Dask client; make one, or pass it") from error
+    if not isinstance(client, Client):
+        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
+    return client
 
 
 def connected(client: Client) -> Client:
@@ -259,19 +236,20 @@ def own_client() -> Client:
 
 
 def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
-    """Return the scheduler's answer to a request, a coroutine function of its client; a suspended scheduler has a deadline.
+    """Return the scheduler's answer to a request, a coroutine function of its client; raises as :func:`asked` does."""
+    return in_loop(client, asked, question)
+
+
+async def asked(question: Callable[[], Awaitable[T]], patience: float = 0.0) -> T:
+    """Return the scheduler's answer to a request, in the event loop of a client; a suspended scheduler has a deadline.
 
     Raises
     ------
     SchedulerLost
         If there is no answer.
     """
-
-    async def within_time() -> T:
-        with explained():
-            return await answer(question(), SCHEDULER_PATIENCE)
-
-    return in_loop(client, within_time)
+    with explained():
+        return await answer(question(), max(patience, SCHEDULER_PATIENCE))
 
 
 def in_loop(client: Client, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:

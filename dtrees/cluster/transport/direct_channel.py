@@ -59,7 +59,10 @@ _NUMBERS = "iufb"
 
 
 class DirectChannel:
-    """The caller's end of a channel. Several calls may be sent before replies arrive, which come in the same order."""
+    """An end of a channel. Several calls may be sent before replies arrive, which come in the same order.
+
+    The caller's end does not block. At the other end, where calls are received and replies are sent, the socket is set to block.
+    """
 
     def __init__(self, connection: TakenConnection) -> None:
         self._connection = connection
@@ -142,16 +145,10 @@ class DirectChannel:
         self._connection.close()
 
 
-def framed(call: bytes) -> bytes:
-    """Return a call in the form in which it is sent."""
-    return _LENGTH.pack(len(call)) + call
-
-
-def framed_chunks(chunks: Sequence[Any]) -> list[Any]:
-    """Return the chunks of a call in the form in which they are sent; several chunks are not copied."""
-    if len(chunks) == 1 and isinstance(chunks[0], bytes):  # short
-        return [framed(chunks[0])]
-    return [_LENGTH.pack(sum(memoryview(chunk).nbytes for chunk in chunks)), *chunks]
+def framed(*chunks: Any) -> list[Any]:
+    """Return the chunks of a call or reply in the form in which they are sent; several chunks are not copied."""
+    length = _LENGTH.pack(sum(memoryview(chunk).nbytes for chunk in chunks))
+    return [length + chunks[0]] if len(chunks) == 1 and isinstance(chunks[0], bytes) else [length, *chunks]
 
 
 async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = CALLS) -> DirectChannel:
@@ -210,15 +207,15 @@ class ActorBase:
 
 async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnection) -> None:
     """Serve a channel of an actor, in a thread that answers, until the caller or Dask closes it."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    connection.socket.setblocking(True)
+    loop, ended, channel = asyncio.get_running_loop(), asyncio.Event(), DirectChannel(connection)
+    channel.socket.setblocking(True)
 
     def serve() -> None:
         try:
             if (actor := called()) is not None:
                 context = actor.context.copy()
                 del actor
-                context.run(_serve, connection.socket, called)
+                context.run(_serve, channel, called)
         finally:
             with contextlib.suppress(RuntimeError):  # the loop may have ended
                 loop.call_soon_threadsafe(ended.set)
@@ -227,33 +224,13 @@ async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnectio
     await ended.wait()
 
 
-def _serve(channel: socket.socket, called: weakref.ref[ActorBase]) -> None:
-    """Answer calls sequentially."""
-    while True:
-        try:
-            head = _read(channel, _LENGTH.size)
-            call = _read(channel, *_LENGTH.unpack(head))
-        except OSError:
-            return
-        actor = called()
-        if actor is None:
-            return
-        reply = actor.answer(call)
-        del call, actor
-        try:
-            channel.sendall(framed(reply))
-        except OSError:
-            return
-
-
-def _read(channel: socket.socket, size: int) -> memoryview:
-    view, n = mapped(size, np.uint8).data, 0
-    while n < size:
-        got = channel.recv_into(view[n:])
-        if not got:
-            raise ConnectionError("the caller is gone")
-        n += got
-    return view
+def _serve(channel: DirectChannel, called: weakref.ref[ActorBase]) -> None:
+    """Answer calls sequentially, until the connection or the actor is gone."""
+    with contextlib.suppress(OSError):
+        while (call := channel.receive()) is not None and (actor := called()) is not None:
+            reply = actor.answer(call)
+            del call, actor
+            channel.call(*framed(reply))
 
 
 def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:

@@ -26,7 +26,7 @@ from distributed import Worker
 from distributed.utils import sync
 
 from dtrees.cluster.compat import TakenConnection, actor_on, offer_connections
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed_chunks, open_channel, unpack
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel, unpack
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Peers:
         lacking = [i for i in things if i not in self._links]
         try:
             if lacking:
-                self._run(self._open(lacking))
+                self._open(lacking)
             self._by_links(things)
         except BaseException:
             self._hang_up()
@@ -167,7 +167,7 @@ class Peers:
         for i, thing in things.items():
             link = self._links[i]
             with self._named(i):
-                link.call(*framed_chunks(thing))
+                link.call(*framed(*thing))
             if link.has_to_send:
                 self._selector.register(link.socket, selectors.EVENT_WRITE, i)
                 unsent.add(i)
@@ -219,24 +219,21 @@ class Peers:
         if packed is not None:
             self._take(unpack(packed))
 
-    async def _open(self, peers: Sequence[int]) -> None:
+    def _open(self, peers: Sequence[int]) -> None:
+        """Open links in the worker's event loop, and wait for them."""
+
         async def one(i: int) -> None:
             with self._named(i):
                 self._links[i] = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
 
-        await asyncio.gather(*(one(i) for i in peers))
-
-    def _run(self, coroutine: Any) -> None:
-        """Run a coroutine in the worker's event loop, and wait for it."""
-
         async def within_time() -> None:
-            task, began = asyncio.ensure_future(coroutine), time.monotonic()
+            opening, began = asyncio.gather(*map(one, peers)), time.monotonic()
             try:
-                while not (await asyncio.wait({task}, timeout=_SLICE))[0]:
+                while not (await asyncio.wait({opening}, timeout=_SLICE))[0]:
                     self._check(began, self._where)
-                task.result()
+                opening.result()
             finally:
-                task.cancel()
+                opening.cancel()
 
         sync(self._worker.loop, within_time)
 

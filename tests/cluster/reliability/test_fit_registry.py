@@ -90,7 +90,8 @@ def test_a_fit_that_nobody_wants_gets_no_turn(client: Client, tmp_path: Path) ->
     with recorded(client, "dtrees-fit-2", tmp_path) as future:
         future.cancel()
         wait_until(lambda: "dtrees-fit-2" not in records(client))
-        assert take_turn(client, "dtrees-fit-2", "coordinator", None, None) is None
+        with pytest.raises(FitCancelled):
+            take_turn(client, "dtrees-fit-2", "coordinator", None, None)
         with pytest.raises(FitCancelled):
             ClusterTreeLog(client, Fit("dtrees-fit-2", Settings(), turn=1))
 
@@ -103,10 +104,11 @@ def test_a_run_that_was_given_up_gets_no_turn(client: Client, tmp_path: Path) ->
         (here,) = (worker for worker, keys in client.processing().items() if fit in keys)
         elsewhere = min(set(client.nthreads()) - {here})
         for role in ("coordinator", "trees"):
-            assert take_turn(client, fit, role, here, fit)[0] == 1  # type: ignore[index]
-            assert take_turn(client, fit, role, elsewhere, fit) is None
-            assert take_turn(client, fit, role, here, "another task") is None
-            assert take_turn(client, fit, role, here, fit)[0] == 2  # type: ignore[index]
+            assert take_turn(client, fit, role, here, fit)[0] == 1
+            for refused in ((elsewhere, fit), (here, "another task")):
+                with pytest.raises(FitCancelled):
+                    take_turn(client, fit, role, *refused)
+            assert take_turn(client, fit, role, here, fit)[0] == 2
     wait_until(lambda: not records(client))
     assert_clean(client)
 

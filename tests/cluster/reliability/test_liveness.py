@@ -17,7 +17,7 @@ from dtrees.cluster.errors import NotEnoughMemory, SchedulerLost
 from dtrees.cluster.reliability import waiting as module
 from dtrees.cluster.reliability.fit import Fit, Settings, coordinating
 from dtrees.cluster.reliability.registry import Heartbeats
-from dtrees.cluster.reliability.waiting import FutureWaiter, Pauses, Tasks, task_keys
+from dtrees.cluster.reliability.waiting import FutureWaiter, Tasks, WorkerMonitor, task_keys
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import FRAME, REGRESSION, assert_clean, assert_same_model, events, wait_until
 from tests.slow import thorough_for
@@ -116,6 +116,9 @@ def test_patience_grows_with_workers_that_fall_silent(wait: Callable[[float], No
 # --- detection of lost workers, and reactions while waiting ---
 
 
+IMPATIENT = Fit("an impatient fit", Settings(patience=0.5))
+
+
 def test_fits_that_start_together_on_a_new_worker() -> None:
     """They share the client that the first of them creates."""
     X = np.arange(40.0).reshape(20, 2)
@@ -162,7 +165,8 @@ def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
     with Tasks(client) as tasks:
         future = tasks.submit("wait", _wait_for, "a signal that nobody gives")
         wait_until(lambda: client.run_on_scheduler(_tasks) == [future.key])
-        watch = FutureWaiter(client, patience=0.5)
+        with coordinating(IMPATIENT):
+            watch = FutureWaiter(client)
         client.loop.call_later(1.0, client.run_on_scheduler, _forget, future.key, client.id)
         with pytest.raises(SchedulerLost, match=f"does not know the task {future.key} of this fit any more"):
             watch.gather([future])
@@ -171,8 +175,8 @@ def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
 
 def test_a_task_that_the_scheduler_has_never_known(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.cluster.reliability.waiting._SECONDS_TO_BECOME_KNOWN", 1.0)
-    with pytest.raises(SchedulerLost, match="does not know the task dtrees-nothing"):
-        FutureWaiter(client, patience=0.5).gather([Future("dtrees-nothing", client)])
+    with coordinating(IMPATIENT), pytest.raises(SchedulerLost, match="does not know the task dtrees-nothing"):
+        FutureWaiter(client).gather([Future("dtrees-nothing", client)])
 
 
 def _forget(key: str, wanted_by: str, dask_scheduler: Any) -> None:
@@ -217,12 +221,14 @@ class Waiting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 0.0
         monkeypatch.setattr(module.time, "monotonic", lambda: self._now)
-        self._pauses = Pauses(Fit("a fit", Settings()))
+        with coordinating(Fit("a fit", Settings(patience=10.0))):
+            self._monitor: Any = WorkerMonitor(None)  # type: ignore[arg-type]
 
     def note(self, workers: dict[str, Any], times: int = 1, awaited: object = 0, needed: list[str] | None = None) -> None:
+        self._monitor.workers = workers
         for _ in range(times):
             self._now += 2.0
-            self._pauses.note(workers, 10.0, awaited, needed)
+            self._monitor.check_pauses(awaited, needed)
 
 
 @pytest.fixture
