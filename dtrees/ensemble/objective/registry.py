@@ -217,7 +217,7 @@ def loss_for(loss: Any, n_classes: int | list[int], parameters: Mapping[str, Any
     Examples
     --------
     >>> loss_for("log_loss", 2)
-    BinaryLogLoss(n_outputs=1, constant_hessian=False)
+    BinaryLogLoss()
     >>> loss_for("quantile", 0, {"alpha": 0.5})
     Quantile(alpha=0.5)
     """
