@@ -75,7 +75,9 @@ class LocalRowsExecutor(Executor):
                 if sent is not None:
                     moved, steps[shard] = True, self._go_on(shard, programs[shard], sent, replies)
             if not moved:
-                raise PayloadsMissing("; ".join(f"shard {shard} awaits {step.name}" for shard, step in waiting.items()))
+                missing = {shard: self.shards[shard].mailbox.missing(step) for shard, step in waiting.items()}
+                waits = [f"shard {shard} awaits {waiting[shard].name} of the shards {some}" for shard, some in missing.items()]
+                raise PayloadsMissing("; ".join(waits))
         return replies
 
     def _go_on(self, shard: int, program: Program, sent: Any, replies: dict[int, Any]) -> Step | None:

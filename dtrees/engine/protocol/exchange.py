@@ -116,6 +116,11 @@ class Mailbox:
                     return None
             return [payloads.pop(key).arrays for key in keys]
 
+    def missing(self, step: Step) -> list[int]:
+        """Return the senders whose payloads for a step are missing."""
+        with self._lock:
+            return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._payloads]
+
 
 class Grain:
     """How finely large nodes are summed: each zone in ``2**current`` parts, adapted to the previous trees.
@@ -257,10 +262,14 @@ def alone(program: Steps[T]) -> T:
     raise AssertionError("the only shard waits for another")
 
 
+def by_turns(function: Callable[[int], None], numbers: Sequence[int]) -> None:
+    """Call a function with each number, one after the other."""
+    for number in numbers:
+        function(number)
+
+
 def side_by_side(
-    programs: Mapping[int, Steps[Any]],
-    most_cells: int = 0,
-    share: Callable[[Callable[[int], None], Sequence[int]], Any] = lambda function, numbers: list(map(function, numbers)),
+    programs: Mapping[int, Steps[Any]], most_cells: int = 0, share: Callable[[Callable[[int], None], Sequence[int]], Any] = by_turns
 ) -> Program:
     """Run programs side by side, each up to its next step, and so on; return their replies in order.
 

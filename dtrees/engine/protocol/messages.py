@@ -73,7 +73,7 @@ class Open(Message):
 class Opened(NamedTuple):
     """The number of finished trees that shards know, and the initial raw prediction of boosting, shape (K,).
 
-    Shards of rows also reply the edges of zones, if these were not known, and the row ranges of each shard.
+    Shard 0 of shards of rows also replies the edges of zones, if these were not known, and the row ranges of each shard.
     """
 
     n_finished: int

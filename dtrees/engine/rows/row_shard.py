@@ -153,7 +153,9 @@ class RowShard(FitShard):
         else:
             self.target = ForestTarget(plan, known, target, weight, self._ranges)
             self.trees = [RowsInForest(self.target, *of_rows)]
-        return m.Opened(0, self.initial, edges if message.edges is None and not shards.shard else None, ranges)
+        if shards.shard:
+            return m.Opened(0, self.initial)
+        return m.Opened(0, self.initial, edges if message.edges is None else None, ranges)
 
     def _look_at_all(self, message: m.Open, sent: Sequence[Any]) -> dict[int, Any]:
         """Return what each shard is sent: the row ranges of all shards, the edges of zones, and the results for its rows."""

@@ -257,9 +257,16 @@ def is_still_first(budget, child):
     return not is_limited(budget) or not _is_too_late(budget, child.parent, child.rank, ZERO())
 
 
-@separate_kernel(returns=types.Tuple((types.int64, types.float64)))
+@lean_kernel
 def number_split(budget, origin, gain):
     """Store the split of a node; return the node's number if it may be split in the end, otherwise -1, and the rank of the split."""
+    if not is_limited(budget):
+        return ZERO(), 0.0
+    return _number_split(budget, origin, gain)
+
+
+@separate_kernel(returns=types.Tuple((types.int64, types.float64)))
+def _number_split(budget, origin, gain):
     control, first = budget.control, budget.first
     acquire(control, _LOCK)
     node = control[_NEXT]

@@ -159,8 +159,11 @@ def _bring_back(work_pool, task, i):
         partition, spare = task.partition, task.spare
         start, stop = work_pool.places[i].start, work_pool.places[i].stop
         for place in range(start, stop):
-            partition.rows[place], partition.g[place] = spare.rows[place], spare.g[place]
-            if partition.h.shape[0] > 0:
+            partition.rows[place] = spare.rows[place]
+        for place in range(start, stop):
+            partition.g[place] = spare.g[place]
+        if partition.h.shape[0] > 0:
+            for place in range(start, stop):
                 partition.h[place] = spare.h[place]
 
 
@@ -319,9 +322,7 @@ def _decide(sum_slots, work_pool, task, i):
     """Begin to divide a node if a split was found; if leaves are limited, after the nodes that are split first."""
     split, node, rank = work_pool.found.records[i], NONE(), 0.0
     if split.status == SPLIT:
-        node = ZERO()
-        if is_limited(task.budget):
-            node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
+        node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
     if node >= 0:
         left = work_pool.places[i].left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
