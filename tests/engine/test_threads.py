@@ -250,7 +250,7 @@ def add_chunk(work_pool: Any) -> None:
 def test_nobody_begins_work_after_a_failure() -> None:
     """Nor waits for any, whatever other threads add afterwards."""
     work_pool = make_work_pool(1, 1, 100, 199, 2, 2)
-    control, work_pool.chunks[:1], _ = opening(work_pool, [(0, 100, 100, 0)], [199])
+    control, work_pool.chunks[:1], _, _ = opening(work_pool, [(0, 100, 100, 0)], [199])
     work_pool = work_pool._replace(control=control)
     assert claim_kind(work_pool) == OPEN
     give_up(control)

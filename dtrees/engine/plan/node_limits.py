@@ -93,7 +93,7 @@ def squares_of(rules: Rules, a: NDArray[np.int64]) -> int:
 
     It is 0 where :func:`noise_of` does not need it: if noise is ignored, or if rows carry classes, whose fractions are sufficient.
     """
-    return int(add_up_squares(a)) if _uses_noise(rules) and criterion_of(rules).row_statistic != "class" else 0
+    return int(add_up_squares(a)) if uses_noise(rules) and criterion_of(rules).row_statistic != "class" else 0
 
 
 def noise_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -> float:
@@ -101,10 +101,11 @@ def noise_of(rules: Rules, n_rows: int, sums: NDArray[np.int64], squares: int) -
 
     ``squares`` is the sum of squares of its rows (:func:`squares_of`).
     """
-    return criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if _uses_noise(rules) else 0.0
+    return criterion_of(rules).chance(n_rows, sums, squares * 2.0**60) if uses_noise(rules) else 0.0
 
 
-def _uses_noise(rules: Rules) -> bool:
+def uses_noise(rules: Rules) -> bool:
+    """Return whether gains are compared with, or reduced by, the expected gain of a split on pure noise."""
     return rules.chance > 0.0 or rules.split_shrinkage > 0.0
 
 

@@ -149,8 +149,8 @@ class SubtreeRunner(Runner):
             kernel = self._kernel(methods, self._work_pool._replace(share_rows=share_rows), task, find_sums is not None)
             if kernel is None:
                 return None
-        if not are_compiled_elsewhere([*methods.kernels.get(_TINY, ())]):
-            methods.kernels.pop(_TINY, None)
+        if _TINY in methods.kernels and not are_compiled_elsewhere([*methods.kernels[_TINY]]):
+            del methods.kernels[_TINY]
         is_plain = is_plain or _TINY in methods.kernels
         sum_slots = None if find_sums is None else find_sums()
         if sum_slots is not None and slots is None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums

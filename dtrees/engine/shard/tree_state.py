@@ -26,6 +26,7 @@ from dtrees.engine.plan.node_limits import (
     noise_of,
     rows_in_block,
     squares_of,
+    uses_noise,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
@@ -113,7 +114,7 @@ class TreeState:
         self.take_columns(shard_columns, sums_zones)
         self._stored = StoredSums.of(plan)
         self.targets: NDArray[np.int64] | None = None
-        self._inherits = inherits_sums(plan)
+        self._inherits, self._uses_noise = inherits_sums(plan), uses_noise(plan.rules)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
@@ -167,7 +168,7 @@ class TreeState:
         rules = self._plan.rules
         many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self.targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in]))
+        noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in])) if self._uses_noise else 0.0
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
         if not size and criterion_of(rules).task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)

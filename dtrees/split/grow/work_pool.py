@@ -152,9 +152,9 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, n_nodes: int, n_sums: 
     )
 
 
-#: The initial state of a work pool: ``control``, ``chunks`` and ``places`` of :class:`WorkPool`, for the roots only. Here, places are plain
-#: numbers, which are copied many times as fast as the fields of records.
-Opening = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+#: The initial state of a work pool: ``control``, ``chunks`` and ``places`` of :class:`WorkPool`, for the roots only, and the places to be
+#: overwritten. Here, places are plain numbers, which are copied many times as fast as the fields of records.
+Opening = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
@@ -171,7 +171,7 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
     chunks = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
     control[WAITING_CHUNKS] = control[CHUNKS_LEFT] = control[N_NODES] = n
-    return control, chunks, places.view(np.int64)
+    return control, chunks, places.view(np.int64), work_pool.places.view(np.int64)
 
 
 def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
@@ -189,8 +189,8 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
         Nodes of more rows are shared among threads.
     n_threads : int
     """
-    n, (control, chunks, places) = roots.paths.shape[0], opening
-    work_pool.places.view(np.int64)[:] = places
+    n, (control, chunks, places, own_places) = roots.paths.shape[0], opening
+    own_places[:] = places
     work_pool.chunks[:n] = chunks
     work_pool.paths[:n] = roots.paths
     work_pool.origins[:n] = roots.origins
