@@ -102,7 +102,7 @@ class Run:
         for name, make in makers.items():
             n = X.shape[0] if name == OURS else _WARM_UP_ROWS
             make().fit(X[:n], y[:n])
-        _wait_for_kernels()
+        wait_for_kernels()
         return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
 
     def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
@@ -115,7 +115,8 @@ class Run:
         yield from self.rows(work, measures)
 
 
-def _wait_for_kernels() -> None:
+def wait_for_kernels() -> None:
+    """Wait until the helper process that compiles kernels after a first fit, on this machine, has ended."""
     deadline = time.monotonic() + _MOST_SECONDS
     while helper_runs() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -23,7 +23,7 @@ from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.libraries import forests, our_boosting
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
-from benchmarks.run import OURS, Run
+from benchmarks.run import OURS, Run, wait_for_kernels
 from benchmarks.timing import summary
 from dtrees.cluster.growing.watching import local_callback
 
@@ -69,7 +69,8 @@ def _boosting(run: Run, n: int, n_trees: int, classify: bool) -> Iterator[Row]:
         contenders["XGBoost hist"] = lambda k: _xgboost_on(client, X, y, k, classify)
         contenders = run.installed(contenders)
         for fit in contenders.values():
-            fit(2)
+            fit(5)
+        wait_for_kernels()
         measures = run.measure({name: partial(fit, n_trees) for name, fit in contenders.items()})
     kind = "two classes" if classify else "regression"
     yield from run.rows(f"boosting, {kind}, {n_trees} trees of depth {_DEPTH}, {n:,} x {N_COLUMNS}", measures)
@@ -93,6 +94,7 @@ def cluster_costs(run: Run) -> Iterator[Row]:
         with cluster(n_workers) as client:
             X, y = collections(client, *synthetic(n))
             placed_fit(client, "sharded", our_boosting(2, 1), X, y)
+            wait_for_kernels()
             told = placed_fit(client, "sharded", our_boosting(n_trees, 1), X, y)
         levels = [1e3 * overhead(tree) / _DEPTH for tree in told.trees()]
         work = f"time of a level beyond the slowest worker's work, over columns, {n_workers} workers, {n:,} x {N_COLUMNS}"
@@ -117,6 +119,7 @@ def cluster_forest(run: Run) -> Iterator[Row]:
         with cluster(workers) as client:
             dX, dy = collections(client, X, y)
             grow_forest(client, dX, dy, 2 * workers)
+            wait_for_kernels()
             seconds[workers] = summary([grow_forest(client, dX, dy, n_trees) for _ in range(run.repeats)])
     yield Row(f"forest of {n_trees} trees, {n:,} x {N_COLUMNS}, 2 workers", seconds[2], "one worker", seconds[1])
 
@@ -160,6 +163,7 @@ def cluster_recovery(run: Run) -> Iterator[Row]:
     for _ in range(run.repeats):
         with cluster(n_workers) as client:
             placed_fit(client, "sharded", our_boosting(2, 1), X, y)
+            wait_for_kernels()
             began = time.time()
             calm = placed_fit(client, "sharded", our_boosting(n_trees, 1), X, y)
             loads.append(calm.rounds[0]["at"] - began)
