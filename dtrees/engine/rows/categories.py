@@ -281,13 +281,5 @@ class CategorySearch:
             lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], offsets, words),
         )
         # The words of a set end with the last that is not 0.
-        n_words = np.array(
-            [_n_words(words[first : first + size]) for first, size in zip(offsets.tolist(), sizes.tolist(), strict=True)], np.int64
-        )
-        offset = np.concatenate([[0], np.cumsum(n_words)]).astype(np.int64)
-        return CategorySets(node.astype(np.int32), offset, words[places_of(offsets, n_words)])
-
-
-def _n_words(words: NDArray[np.uint32]) -> int:
-    some = np.flatnonzero(words)
-    return int(some[-1]) + 1 if some.shape[0] else 0
+        of_nodes = zip(node.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+        return CategorySets.of_words({i: np.trim_zeros(words[first : first + size], "b") for i, first, size in of_nodes})

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import measure_leaves
+from dtrees.engine.outcome.ending import measure_leaves
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Measured

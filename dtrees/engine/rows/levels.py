@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
@@ -211,7 +210,7 @@ class Levels:
         for one in scanned:
             mine = one.candidates.records["column"] == best.records["column"]
             above[mine] = one.above[mine]
-            words.update((i, some) for i, some in words_of(one.sets).items() if mine[i])
+            words.update((i, some) for i, some in one.sets.by_node.items() if mine[i])
         return best, above, words
 
 

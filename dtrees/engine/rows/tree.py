@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
@@ -45,6 +44,7 @@ from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.split.zones.sums import size_shift
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 #: Largest number of rows of a node that is grown to its end by one shard.
@@ -244,7 +244,7 @@ class _Growth:
         middle = grower.places(splits.node)[0] + splits.n_left  # in the row partition that the whole table would have
         grower.table.divide(splits.node, splits.left, (middle, middle), self._shards.plan.rules.by_level)
         self._levels.plan(grower, splits)
-        sets = sets_of({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
+        sets = CategorySets.of_words({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
         grower.sets.add(grower.records_of(splits.node), sets)
         self._next_above = np.array([self._above[node] for node in nodes])
         self._by_set = sets.node

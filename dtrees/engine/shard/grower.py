@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets
+from dtrees.engine.outcome.values import splits_of_categories
 from dtrees.engine.plan.node_limits import StoredSums, limited_splits
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
 from dtrees.engine.shard.node_search import NodeTable
@@ -26,6 +26,43 @@ from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, ran
 from dtrees.split.node.limits import may_be_split, node_weight
 from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
+from dtrees.tree.category_sets import CategorySets
+
+
+class KnownSets:
+    """Sets of categories, found by the places of the nodes' rows in the row partition of the whole table.
+
+    The place identifies a node, as no two split nodes have the same.
+
+    Examples
+    --------
+    >>> known = KnownSets()
+    >>> splits = np.array([(0, 9), (9, 12)], [("start", np.int64), ("in_stop", np.int64)])
+    >>> known.add(splits, CategorySets.of(np.array([1]), [np.array([3])]))
+    >>> len(known.sets)
+    1
+    """
+
+    def __init__(self) -> None:
+        self.sets: dict[tuple[int, int], NDArray[np.uint32]] = {}
+
+    def add(self, records: NDArray[Any], sets: CategorySets) -> None:
+        """Store the sets of nodes, given the records that ``sets.node`` refers to."""
+        for i, words in sets.by_node.items():
+            self.sets[_place(records[i])] = words
+
+    def lacking(self, records: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the indices of the records whose sets are not known yet."""
+        return np.array([i for i in range(records.shape[0]) if _place(records[i]) not in self.sets], np.int64)
+
+    def of_tree(self, records: NDArray[Any], rules: Rules) -> CategorySets:
+        """Return the sets of a tree with categorical columns, given the records of all its nodes."""
+        node = splits_of_categories(records, rules)[0]
+        return CategorySets.of_words({int(i): self.sets[_place(records[i])] for i in node.tolist()})
+
+
+def _place(record: Any) -> tuple[int, int]:
+    return int(record["start"]), int(record["in_stop"])
 
 
 class Grower:

@@ -27,15 +27,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets, measure_leaves, measure_nodes
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import constraints_of, criterion_of, n_sums_of, subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, RouteBits, Splits
-from dtrees.engine.shard.grower import Grower, merge
+from dtrees.engine.shard.grower import Grower, KnownSets, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
 from dtrees.engine.shard.tree_state import TreeState
