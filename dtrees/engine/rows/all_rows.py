@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,16 +79,12 @@ class AllRows:
         return raw
 
 
-class BlockLosses(NamedTuple):
-    """Losses of rows: the numbers of whole blocks, their sums, shape (n, n_parts), and the losses of rows in incomplete blocks."""
-
-    block: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    chunks: list[Chunk]
-
-
-def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> BlockLosses:
+def in_blocks(
+    by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], list[Chunk]]:
     """Add up the losses of the rows in some ranges by whole blocks.
+
+    Return the numbers of these blocks, their sums, shape (n, n_parts), and the losses of the rows in incomplete blocks.
 
     ``n_rows`` is the size of the table; ``by_part`` is as returned by
     :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
@@ -106,7 +102,7 @@ def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.
             blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
             sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
         at += last - first
-    return BlockLosses(np.concatenate(blocks), np.concatenate(sums), chunks)
+    return np.concatenate(blocks), np.concatenate(sums), chunks
 
 
 def owners_of_blocks(ranges: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:

@@ -21,7 +21,6 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import AllRows, in_order, rows_of
 from dtrees.engine.rows.categories import count_categories
-from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import losses_of_blocks
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches, own_zone_map, sketch_columns
@@ -83,7 +82,7 @@ class RowShard(FitShard):
 
     def _add_votes(self, first: int, trees: Sequence[Tree]) -> Steps[None]:
         for number, tree in enumerate(trees, first):
-            cast(RowsInForest, self.trees[0]).add_votes(number, tree)
+            self.trees[0].add_votes(number, tree)
         yield from ()
 
     def _boost(self, message: m.GrowTree) -> Steps[tuple[Tree, m.Losses | None]]:
@@ -120,7 +119,7 @@ class RowShard(FitShard):
         return (yield from losses_of_blocks(shards, self.trees[0], score))
 
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
-        programs, own = {}, cast(list[RowsInForest], self.trees)
+        programs, own = {}, self.trees
         for index, number in enumerate(range(first, last)):
             if index == len(own):
                 own.append(own[0].for_another_tree())
@@ -149,10 +148,9 @@ class RowShard(FitShard):
         of_rows = columns, self._zone_map, self._edges, shards, self._threads
         if isinstance(plan, BoostingPlan):
             self.target = BoostingTarget(plan, known, target, weight, self._ranges, n_rows, self._threads)
-            self.trees = [RowsInTree(self.target, *of_rows)]
         else:
             self.target = ForestTarget(plan, known, target, weight, self._ranges)
-            self.trees = [RowsInForest(self.target, *of_rows)]
+        self.trees = [RowsInTree(self.target, *of_rows)]
         if shards.shard:
             return m.Opened(0, self.initial)
         return m.Opened(0, self.initial, edges if message.edges is None else None, ranges)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.rows.packed import add_up
-from dtrees.engine.rows.steps import FindBars, Scanned
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
@@ -40,8 +40,9 @@ from dtrees.split.zones.over_shards.records import (
 )
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
 from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
-_NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
+_NO_PLACES, _NO_SIDES, _NO_PATHS = np.empty(0, np.uint32), np.empty((0, 0), np.uint8), np.empty(0, np.uint64)
 
 
 class RowsMismatch(RuntimeError):
@@ -81,6 +82,57 @@ class NumberBuffer:
         if self._numbers.shape[0] < n:
             self._numbers = mapped(n, np.int64, self._large_pages)
         return self._numbers[:n]
+
+
+class Levelled(NamedTuple):
+    """Nodes to be summed, arrays of shape (n,); ``grain`` is the fineness of their sums."""
+
+    node: NDArray[np.int64]
+    grain: NDArray[np.int64]
+
+
+class FindBars(NamedTuple):
+    """Nodes whose best splits are to be found.
+
+    Attributes
+    ----------
+    root : Root
+    tasks : ndarray of int64, shape (n_summed, 4)
+        See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are positions among the nodes searched last.
+    summed : Levelled
+        The nodes whose sums shards have sent, in the order of ``tasks``.
+    n_slots : int
+        Number of slots, for these nodes and those of which only sums are needed.
+    node, n_rows, grain : ndarray of int64, shape (n_nodes,)
+        The nodes to be searched, their numbers of rows, and the fineness of their sums.
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+    drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
+        Which of the tree's columns are searched for each node; empty for all.
+    path : ndarray of uint64, shape (n_nodes,) or (0,)
+        The identities of the nodes if thresholds are random, where rows are summed by category only; otherwise empty.
+    """
+
+    root: Root
+    tasks: NDArray[np.int64]
+    summed: Levelled
+    n_slots: int
+    node: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
+    grain: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    drawn: NDArray[np.bool_]
+    path: NDArray[np.uint64] = _NO_PATHS
+
+
+class Scanned(NamedTuple):
+    """The best splits of nodes in a shard's columns, the next value above each cut (NaN if unknown), and sets of categories.
+
+    ``sets.node`` refers to positions in these arrays.
+    """
+
+    candidates: Candidates
+    above: NDArray[np.float64]
+    sets: CategorySets = NO_SETS
 
 
 class Wanted(NamedTuple):

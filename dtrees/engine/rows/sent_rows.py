@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes
-from dtrees.engine.rows.searcher import NumberBuffer
-from dtrees.engine.rows.steps import GrowSent
+from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.shard.grower import Grower
 from dtrees.engine.shard.node_search import ShardColumns
-from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.tree_state import TreeState
-from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.columns import Columns, make_bench, number_values, sort_float64
 
 
 def grow_sent(
-    message: GrowSent,
-    target: BoostingTarget | ForestTarget,
-    pool: NDArray[np.int32],
-    n_columns: int,
-    threads: Threads,
-    sent: list[tuple[NDArray[Any], ...]],
-    buffer: NumberBuffer,
+    rows: RowsInTree, tree: int, root: Root, grower: Grower, nodes: NDArray[np.int64], sent: Sequence[tuple[NDArray[Any], ...]]
 ) -> DelegatedNodes:
-    """Grow nodes to their ends, given the rows of each shard: as :meth:`.RowsInTree.send_rows` returns them.
+    """Grow nodes to their ends, given the rows of each shard, as :meth:`.RowsInTree.send_rows` returns them.
 
     Nodes with constant targets are leaves.
-
-    Parameters
-    ----------
-    message : GrowSent
-    target : BoostingTarget or ForestTarget
-        Its plan and seed are used.
-    pool : ndarray of int32
-        The columns of the tree.
-    n_columns : int
-        Number of columns of the table.
-    threads : Threads
-    sent : list of tuple of ndarray
-        For classes, g has the class numbers; for multi-output targets, the summands, row by row.
-    buffer : NumberBuffer
-        Memory for values and their codes.
     """
+    target, pool, n_columns = rows.target, rows.pool, rows.columns.n_columns
     # The rows arrive by shard, then by node, and are reordered by node.
-    n_nodes = message.node.shape[0]
+    n_nodes = nodes.shape[0]
     order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
     n_rows, first, place = order.shape[0], 0, np.empty_like(order)
     place[order] = np.arange(n_rows)
     n_values = pool.shape[0] * n_rows
-    numbers = buffer.take(n_values + (n_columns * n_rows + 1) // 2)
+    numbers = rows.sent_buffer.take(n_values + (n_columns * n_rows + 1) // 2)
     values = numbers[:n_values].view(np.float64).reshape(-1, n_rows)
     codes = numbers[n_values:].view(np.uint32)[: n_columns * n_rows].reshape(-1, n_rows)
     for one in sent:
@@ -64,14 +44,14 @@ def grow_sent(
     pure_by = pure_by[order] if pure_by.shape[0] else pure_by
     several = g.reshape(n_rows, -1)[order] if isinstance(target, ForestTarget) and target.plan.targets else None
     g = g[order] if several is None else np.arange(n_rows)
-    rows = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
+    partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
     columns = ShardColumns(_presort(values, pool, codes), np.arange(n_columns, dtype=np.int32), n_columns)
-    state, table = TreeState(columns, target.plan, target, pure_by, sums_zones=False), message.table.extract(message.node)[0]
-    state.open_nodes(message.tree, message.root, table, rows, pure_by, several, threads)
-    grown, sets = state.grow_nodes(message.origin, message.first)
-    starts = message.table.start[message.node].tolist()
-    packed = [PackedNodes.of(nodes)._replace(start=start) for nodes, start in zip(grown, starts, strict=True)]
-    return DelegatedNodes(packed, [rows.rows[:0]] * n_nodes, sets)
+    state, table = TreeState(columns, target.plan, target, pure_by, sums_zones=False), grower.table.extract(nodes)[0]
+    state.open_nodes(tree, root, table, partition, pure_by, several, rows.threads)
+    grown, sets = state.grow_nodes(grower.origin[nodes], grower.first_splits())
+    starts = grower.table.start[nodes].tolist()
+    packed = [PackedNodes.of(subtree)._replace(start=start) for subtree, start in zip(grown, starts, strict=True)]
+    return DelegatedNodes(packed, [partition.rows[:0]] * n_nodes, sets)
 
 
 def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], codes: NDArray[np.uint32]) -> Columns:

@@ -19,6 +19,7 @@ Forests draw rows first, and count the draws of each class if a tree weighs clas
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,13 @@ from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
+from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, DelegatedNodes, Splits
-from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
-from dtrees.engine.rows.levels import Columns, Found, Levels, RandomLevels
-from dtrees.engine.rows.rows_in_forest import RowsInForest
-from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps
+from dtrees.engine.rows.levels import Found, Levels
+from dtrees.engine.rows.random_levels import RandomLevels
+from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
+from dtrees.engine.rows.sent_rows import grow_sent
+from dtrees.engine.rows.whole import LeafRows, exponent_of, find_cuts, leaf_means, leaf_quantiles, leaf_steps
 from dtrees.engine.shard.grower import Grower
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived
@@ -49,8 +49,6 @@ from dtrees.tree.tree import Tree
 
 #: Largest number of rows of a node that is grown to its end by one shard.
 SENT_ROWS = 1024
-#: Number of values with which a row is sent if leaves are measured, besides its targets.
-_CELLS_MEASURED = 2
 #: Memory of an unfinished tree on a shard, in bytes: for each row (measured: 57, of which the order of rows takes 25, their draws 9 and
 #: their leaves 23), for each column with three sums (measured: 64,000 to 330,000 for 60k x 100 on five shards and 1M x 8 on two), and for
 #: each thread.
@@ -92,7 +90,7 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) 
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(memory, FOREST_MIN_BYTES)) // of_tree))
 
 
-def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, s.KnownLeaves]]:
+def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, KnownLeaves]]:
     """Grow one tree; return it, and the numbers by which shards know its leaves.
 
     The parameters are those of :func:`dtrees.engine.shard.tree.tree_steps`.
@@ -103,29 +101,30 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
         rows.boosting.draw_by_gradient(tree - output, np.concatenate((yield from shards.gather("sizes", found)), axis=1))
     rows.boosting.derive(output)
     derived = yield from shards.gather("derived", rows.boosting.derived())
-    plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
-    nodes, grown, known, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
+    plan = shards.boosting
+    exponents = (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
+    nodes, grown, known, noise = yield from grow_nodes(Levels(shards, rows, tree), derived, exponents, learning_rate=learning_rate)
     steps = None
     if plan.loss.measures_leaves:
-        steps = yield from leaf_quantiles(shards, rows, rows.find_leaves(grown, known), int(grown.n_node_samples[0]), output, cuts)
+        steps = yield from leaf_quantiles(shards, rows, LeafRows(rows, grown, known), int(grown.n_node_samples[0]), output, cuts)
     elif plan.separate_steps:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
-        steps = yield from leaf_steps(shards, rows, rows.find_leaves(grown, known), of_steps, plan.rules)
+        steps = yield from leaf_steps(shards, rows, LeafRows(rows, grown, known), of_steps, plan.rules)
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], known
 
 
-def forest_tree_steps(shards: Shards, rows: RowsInForest, number: int) -> Steps[Tree]:
+def forest_tree_steps(shards: Shards, rows: RowsInTree, number: int) -> Steps[Tree]:
     """Grow the tree with the given number."""
     plan, drawing = shards.forest, rows.forest.scales.drawing
     derived, exponents = yield from _drawn(shards, rows, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
-    levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows)
-    nodes, tree, known, _ = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows, number)
+    nodes, tree, known, _ = yield from grow_nodes(levels, derived, exponents, rounded)
     measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
-def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
+def _drawn(shards: Shards, rows: RowsInTree, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return the :class:`Derived` of each shard, and the exponents of targets and weights."""
     plan, factors = shards.forest, None
     if plan.balanced_subsample:
@@ -141,20 +140,7 @@ def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[
     return derived, (exponent, exponent)
 
 
-def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: s.KnownLeaves) -> Steps[Measured]:
-    """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves.
-
-    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
-    """
-    plan = shards.forest
-    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
-    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
-    sent = yield shards.step("leaves", rows.rows_of_leaves(tree, known, begins), shards.everyone)
-    found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
-    return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
-
-
-def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> s.KnownLeaves:
+def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> KnownLeaves:
     """Return the numbers by which shards know leaves of a tree, and the numbers of these leaves in the tree."""
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
@@ -164,14 +150,13 @@ def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> s
 
 
 def grow_nodes(
-    levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
-) -> Steps[tuple[Nodes, Tree, s.KnownLeaves, float]]:
+    levels: Levels, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
+) -> Steps[tuple[Nodes, Tree, KnownLeaves, float]]:
     """Return the nodes of a tree in preorder, its draft, the numbers by which shards know its leaves, and the gain of splits by chance.
 
     Parameters
     ----------
     levels : Levels
-    tree : int
     derived : list of Derived
         The :class:`Derived` of each shard.
     exponents : tuple of int
@@ -191,7 +176,7 @@ def grow_nodes(
     of_all, noise = added[:-1], noise_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
     root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, noise)
-    growth = _Growth(levels, tree, root)
+    growth = _Growth(levels, root)
     yield from growth.grow(sent)
     return growth.draft(learning_rate)
 
@@ -199,9 +184,9 @@ def grow_nodes(
 class _Growth:
     """The nodes of the current tree."""
 
-    def __init__(self, levels: Levels, tree: int, root: Root) -> None:
+    def __init__(self, levels: Levels, root: Root) -> None:
         shards = levels.shards
-        self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
+        self._levels, self._shards, self._tree, self._root = levels, shards, levels.tree, root
         self._grower = Grower(shards.plan, root, shards.sent_rows)
         self._cells_of_row = StoredSums.of(shards.plan).cells_sent(shards.plan.rules)
         # For nodes with a split: the next value above each cut, and the words of sets of categories.
@@ -212,7 +197,7 @@ class _Growth:
         """Grow all nodes, given the payloads of all shards about the root: totals, slope and sums."""
         shards, grower, levels = self._shards, self._grower, self._levels
         while (nodes := grower.to_search).shape[0]:
-            levels.open(grower, self._root, Columns(shards, self._tree, grower.table.path[nodes]))
+            levels.open(grower, self._root)
             scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
             every.clear()  # the memory is needed to receive the next sums
             yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
@@ -221,7 +206,7 @@ class _Growth:
             cut, sums = self._divide(splits)
             to_send = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
             every = yield shards.step("sums", to_send, shards.everyone)
-            self._settle(splits, [s.Cut(*one[:2]) for one in every])
+            self._settle(splits, [one[:2] for one in every])
         yield from self._grow_small()
         shards.grain.adapt()
 
@@ -238,7 +223,7 @@ class _Growth:
         self._words = {int(nodes[i]): some for i, some in words.items()}
         self._above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
 
-    def _divide(self, splits: Splits) -> tuple[s.Cut, dict[int, Arrays]]:
+    def _divide(self, splits: Splits) -> tuple[Arrays, dict[int, Arrays]]:
         """Divide the rows of nodes on this shard, and sum some of the children."""
         grower, nodes = self._grower, splits.node.tolist()
         middle = grower.places(splits.node)[0] + splits.n_left  # in the row partition that the whole table would have
@@ -250,24 +235,24 @@ class _Growth:
         self._by_set = sets.node
         return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
 
-    def _settle(self, splits: Splits, cuts: list[s.Cut]) -> None:
-        """Set the thresholds of splits, after all shards have divided their nodes.
+    def _settle(self, splits: Splits, cuts: Sequence[Arrays]) -> None:
+        """Set the thresholds of splits, after all shards have divided their nodes and sent what :meth:`.RowsInTree.divide` returns.
 
         Raises
         ------
         ShardsDisagree
         """
-        if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
+        if not np.array_equal(sum(n_left for n_left, _ in cuts), splits.n_left):
             raise ShardsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
-            above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
+            above = np.where(np.isnan(self._next_above), np.min([above for _, above in cuts], axis=0), self._next_above)
             pairs = zip(splits.threshold.tolist(), above.tolist(), strict=True)
             thresholds = np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in pairs])
         thresholds[self._by_set] = splits.threshold[self._by_set]  # codes of splits on categories, not thresholds
         self._grower.settle(splits.node, thresholds)
 
-    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, s.KnownLeaves, float]:
+    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, KnownLeaves, float]:
         """Return the result of :func:`grow_nodes`."""
         plan, exponents = self._shards.plan, self._root.exponents
         divided = np.setdiff1d(np.arange(self._grower.n_nodes), self._grower.to_grow)  # by all shards
@@ -285,10 +270,7 @@ class _Growth:
         shards, grower, nodes = self._shards, self._grower, groups[self._shards.shard]
         senders = shards.everyone if nodes.shape[0] else ()
         sent = yield shards.step("delegated", self._levels.rows.send_rows(groups), senders)
-        if not nodes.shape[0]:
-            return NO_SUBTREES
-        about = s.GrowSent(self._tree, self._root, nodes, grower.table, grower.origin[nodes], grower.first_splits())
-        return self._levels.rows.grow_sent(about, sent)
+        return grow_sent(self._levels.rows, self._tree, self._root, grower, nodes, sent) if nodes.shape[0] else NO_SUBTREES
 
     def _grow_small(self) -> Steps[None]:
         """Have small nodes grown to their ends by one shard each, in batches that fit the memory; attach all subtrees."""
