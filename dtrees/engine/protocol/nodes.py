@@ -95,8 +95,8 @@ class PackedNodes(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, nodes: Nodes) -> PackedNodes:
-        """Return the packed form of nodes in preorder."""
+    def of(cls, nodes: Nodes, start: int) -> PackedNodes:
+        """Return the packed form of nodes in preorder, whose first place is ``start`` for the receiver."""
         records = nodes.records
         leaf = records["column"] < 0
         inner, leaves = records[~leaf], records[leaf]
@@ -109,7 +109,7 @@ class PackedNodes(NamedTuple):
             (leaves["in_stop"] - leaves["start"]).astype(np.uint32),
             n_outside if n_outside.any() else n_outside[:0],
             nodes.sums[leaf],
-            int(records["start"][0]),
+            start,
         )
 
     def unpacked(self) -> Nodes:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import StoredSums
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import RouteBits, Splits
@@ -212,7 +212,7 @@ class CategorySearch:
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = self._stored.limits(rules, self._ids).of_tree(root.sums, root.exponents, root.slope, root.noise)
+        self._limits, _ = LimitsOfFit(rules, self._stored, self._ids).of_tree(root.sums, root.exponents, root.slope, root.noise)
         self._settle(sent)
         return self._search(message.drawn)
 

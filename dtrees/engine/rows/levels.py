@@ -131,7 +131,7 @@ class Levels:
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
         n_rows, sums, _ = grower.about(nodes)
-        self._searched = FindBars(root, self._tasks, self.summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
+        self._searched = FindBars(root, self._tasks, self.summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn(), columns.paths)
 
     def search(self, sent: list[Arrays]) -> Steps[tuple[Scanned, int, NDArray[np.intp]]]:
         """Find the best splits of the nodes being searched in this shard's columns, given the sums of all shards.

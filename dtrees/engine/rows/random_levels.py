@@ -13,15 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import LimitsOfFit
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
-from dtrees.engine.protocol.messages import Root
-from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.rows.all_rows import pure_in_all
-from dtrees.engine.rows.levels import Columns, Levels
+from dtrees.engine.rows.levels import Levels
 from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searcher import FindBars, Levelled, Scanned
-from dtrees.engine.shard.grower import Grower
+from dtrees.engine.rows.searcher import Scanned
 from dtrees.engine.shard.passes import share_by_column
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.records import best_by_node, empty_candidates
@@ -76,26 +74,14 @@ class RandomLevels(Levels):
         stored = rows.stored
         self._scratch = [make_scratch(1, 1, stored.n_numbers, n_sums=stored.n_sums) for _ in range(rows.threads.n_threads)]
 
-    def plan_root(self, n_rows: int) -> None:
-        """Schedule the search of the root."""
-        self.summed = Levelled(np.zeros(1, np.int64), np.zeros(1, np.int64))
-
-    def plan(self, grower: Grower, splits: Splits) -> None:
-        """Schedule the search of all new nodes that may be split."""
-        self.summed = Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
-
-    def open(self, grower: Grower, root: Root) -> None:
-        """Begin the search of the scheduled nodes."""
-        every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
-        tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
-        self._columns = columns = Columns(self.shards, self.tree, grower.table.path[grower.to_search])
-        self._searched = FindBars(root, tasks, self.summed, n, node, n_rows, grain, sums, columns.drawn(), columns.paths)
+    def _grain_for(self, n_rows: int) -> int:
+        return 0  # nodes are summed by category only
 
     def search(self, sent: list[Arrays]) -> Steps[tuple[Scanned, int, NDArray[np.intp]]]:
         """Find the best random thresholds of nodes."""
         message, rows, rules = self._searched, self.rows, self.shards.plan.rules
         root, targets = message.root, rows.forest.added if rows.stored.targets else None
-        self._limits, _ = rows.stored.limits(rules).of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
+        self._limits, _ = LimitsOfFit(rules, rows.stored).of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
         rows.category_search.find_bars(message, rules, sent, self._key)
         scanned, pure = yield from self._try_thresholds(message.drawn, message.node)
         return scanned, 0, np.flatnonzero(pure)

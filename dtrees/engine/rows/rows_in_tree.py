@@ -20,7 +20,7 @@ from dtrees.engine.rows.categories import CategoryRows, CategorySearch
 from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.packed import SumsToSend, pack
 from dtrees.engine.rows.searcher import FindBars, Levelled, NumberBuffer, Scanned, Searcher, Wanted, make_sums
-from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
+from dtrees.engine.rows.zone_edges import Edges
 from dtrees.engine.shard.node_search import NodeTable
 from dtrees.engine.shard.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.shard.row_division import divide_rows, mark_by_threshold
@@ -174,18 +174,14 @@ class RowsInTree:
         self._layout = lay_out_slots(self._zone_map, self._width)
         # Dealt in turn, as informative columns are often adjacent, and their searcher has more work.
         self._places = [np.arange(shard, pool.shape[0], self._n_shards) for shard in range(self._n_shards)]
-        places = self._places[self._shard]
+        places, (starts, shifts) = self._places[self._shard], self._layout
         own = pool[places]
-        edges_of_all = self.edges
-        edges = edges_of_all.take(own)
-        starts, shifts = self._layout
-        own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
-        np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
-        layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        own_zones = searcher_zone_map(edges)
-        self.searcher = Searcher(own_zones, edges.upper, own, places, layout, self._width, self.threads, self._buffers, self.stored)
+        # All columns have slots of the same size.
+        layout = np.ascontiguousarray(starts[:, : own.shape[0] + 1]), np.ascontiguousarray(shifts[:, places])
+        of_searcher = self.edges.take(own), own, places, layout, self._width
+        self.searcher = Searcher(*of_searcher, self.threads, self._buffers, self.stored)
         places = self.categories.deal(pool, self._n_shards)[self._shard]
-        n_categories = edges_of_all.n_categories[pool[places]]
+        n_categories = self.edges.n_categories[pool[places]]
         self.category_search = CategorySearch(pool[places], places, n_categories, self.threads, self.stored)
 
     def slice_of(self, span: int) -> slice:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import StoredSums
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.rows.packed import add_up
+from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
@@ -24,7 +25,6 @@ from dtrees.split.node.records import Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
 from dtrees.split.zones.over_shards.records import (
@@ -42,7 +42,7 @@ from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
 from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
-_NO_PLACES, _NO_SIDES, _NO_PATHS = np.empty(0, np.uint32), np.empty((0, 0), np.uint8), np.empty(0, np.uint64)
+_NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
 
 
 class RowsMismatch(RuntimeError):
@@ -108,8 +108,8 @@ class FindBars(NamedTuple):
     sums : ndarray of int64, shape (n_nodes, n_sums)
     drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
         Which of the tree's columns are searched for each node; empty for all.
-    path : ndarray of uint64, shape (n_nodes,) or (0,)
-        The identities of the nodes if thresholds are random, where rows are summed by category only; otherwise empty.
+    path : ndarray of uint64, shape (n_nodes,)
+        The identities of the nodes.
     """
 
     root: Root
@@ -121,7 +121,7 @@ class FindBars(NamedTuple):
     grain: NDArray[np.int64]
     sums: NDArray[np.int64]
     drawn: NDArray[np.bool_]
-    path: NDArray[np.uint64] = _NO_PATHS
+    path: NDArray[np.uint64]
 
 
 class Scanned(NamedTuple):
@@ -185,9 +185,8 @@ class Searcher:
 
     Parameters
     ----------
-    zone_map : ZoneMap
-        The zone map of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
-    upper : ndarray of float64, shape (k, most parts)
+    edges : Edges
+        The edges of the zones of these columns.
     ids : ndarray of int32, shape (k,)
         The numbers of the columns in the table.
     places : ndarray of int64, shape (k,)
@@ -206,8 +205,7 @@ class Searcher:
 
     def __init__(
         self,
-        zone_map: ZoneMap,
-        upper: NDArray[np.float64],
+        edges: Edges,
         ids: NDArray[np.int32],
         places: NDArray[np.int64],
         layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
@@ -217,8 +215,7 @@ class Searcher:
         stored: StoredSums,
     ) -> None:
         self._stored, self._is_of_many = stored, stored.n_numbers > 0
-        # In the zone map, columns are numbered from 0.
-        self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
+        self._zone_map, self._upper, self._ids, self._places = searcher_zone_map(edges), edges.upper, ids, places
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
@@ -242,7 +239,7 @@ class Searcher:
         bars = np.full(n, -1.0)
         self._message = message
         if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, self._stored.limits(rules).of_tree(root.sums, root.exponents, root.slope)[0]
+            self._limits_of, self._limits = tree, LimitsOfFit(rules, self._stored).of_tree(root.sums, root.exponents, root.slope)[0]
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Root
-from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes
+from dtrees.engine.protocol.nodes import DelegatedNodes
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.grower import Grower
 from dtrees.engine.shard.node_search import ShardColumns
@@ -28,8 +28,7 @@ def grow_sent(
     """
     target, pool, n_columns = rows.target, rows.pool, rows.columns.n_columns
     # The rows arrive by shard, then by node, and are reordered by node.
-    n_nodes = nodes.shape[0]
-    order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
+    order = np.argsort(np.concatenate([np.repeat(np.arange(nodes.shape[0]), one[0]) for one in sent]), kind="stable")
     n_rows, first, place = order.shape[0], 0, np.empty_like(order)
     place[order] = np.arange(n_rows)
     n_values = pool.shape[0] * n_rows
@@ -46,12 +45,9 @@ def grow_sent(
     g = g[order] if several is None else np.arange(n_rows)
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
     columns = ShardColumns(_presort(values, pool, codes), np.arange(n_columns, dtype=np.int32), n_columns)
-    state, table = TreeState(columns, target.plan, target, pure_by, sums_zones=False), grower.table.extract(nodes)[0]
-    state.open_nodes(tree, root, table, partition, pure_by, several, rows.threads)
-    grown, sets = state.grow_nodes(grower.origin[nodes], grower.first_splits())
-    starts = grower.table.start[nodes].tolist()
-    packed = [PackedNodes.of(subtree)._replace(start=start) for subtree, start in zip(grown, starts, strict=True)]
-    return DelegatedNodes(packed, [partition.rows[:0]] * n_nodes, sets)
+    state = TreeState(columns, target.plan, target, pure_by, sums_zones=False)
+    state.open_nodes(tree, root, grower.table.extract(nodes), partition, pure_by, several, rows.threads)
+    return state.grow_nodes(grower.table.start[nodes], grower.origin[nodes], grower.first_splits())[1]
 
 
 def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], codes: NDArray[np.uint32]) -> Columns:

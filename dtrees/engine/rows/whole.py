@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.ending import measure_leaves
-from dtrees.engine.outcome.scoring import BLOCK_ROWS
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, in_blocks, owners_of_blocks, sum_chunks
 from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Losses, Measured
-from dtrees.engine.rows.all_rows import in_blocks, owners_of_blocks, rows_of, sum_chunks
+from dtrees.engine.rows.all_rows import rows_of
 from dtrees.engine.rows.quantiles import Grouped, quantiles
 from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
 from dtrees.engine.shard.targets.scales import Derived, most_bits

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import splits_of_categories
-from dtrees.engine.plan.node_limits import StoredSums, limited_splits
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, limited_splits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
@@ -95,7 +95,7 @@ class Grower:
 
     def __init__(self, plan: ForestPlan | BoostingPlan, root: Root, subtree_rows: int, table: NodeTable | None = None) -> None:
         rules = plan.rules
-        self._limits, self._stops = StoredSums.of(plan).limits(rules).of_tree(root.sums, root.exponents)
+        self._limits, self._stops = LimitsOfFit(rules, StoredSums.of(plan)).of_tree(root.sums, root.exponents)
         self._most_splits = limited_splits(rules, root.n_in)
         self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # the first known splits
         self._subtree_rows = subtree_rows

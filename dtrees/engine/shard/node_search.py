@@ -69,8 +69,8 @@ class NodeTable:
         self.path[left] = child_paths(path, np.zeros(n, np.int64))
         self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
 
-    def extract(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
-        """Return a separate table of some nodes, whose rows follow each other there, and the shift of each node's places.
+    def extract(self, nodes: NDArray[np.int64]) -> NodeTable:
+        """Return a separate table of some nodes, whose rows follow each other there.
 
         Node 0 of that table has the rows of all these nodes, which come after it.
         """
@@ -82,7 +82,7 @@ class NodeTable:
         one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
         for name in ("depth", "path", "sums"):
             getattr(one, name)[mine] = getattr(self, name)[nodes]
-        return one, moved
+        return one
 
     def reserve(self, n: int) -> None:
         """Allocate ``n`` nodes."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
 from dtrees.engine.plan.node_limits import (
+    LimitsOfFit,
     StoredSums,
     categories_of,
     constraints_of,
@@ -117,7 +118,7 @@ class TreeState:
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
-        self._limits_of_fit = self._stored.limits(plan.rules, shard_columns.ids)
+        self._limits_of_fit = LimitsOfFit(plan.rules, self._stored, shard_columns.ids)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
@@ -300,18 +301,20 @@ class TreeState:
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
-    def grow_nodes(self, origin: NDArray[Any], first: NDArray[Any] | None = None) -> tuple[list[Nodes], list[CategorySets]]:
-        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return the sets of categories of each, too.
+    def grow_nodes(
+        self, start: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None
+    ) -> tuple[list[Nodes], DelegatedNodes]:
+        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return them as they are there, and for messages.
 
-        The parameters are those of :meth:`grow`.
+        ``start`` has the first place of each node in the whole table; the other parameters are those of :meth:`grow`.
         """
         n, rules = origin.shape[0], self._plan.rules
         grown = self.grow(np.arange(1, n + 1), origin, first)
         if self._most_splits:
             grown = [in_preorder(nodes) for nodes in grown]
-        if not rules.categorical:
-            return grown, [NO_SETS] * n
-        return grown, [self.find_sets(splits_of_categories(nodes.records, rules)) for nodes in grown]
+        packed = [PackedNodes.of(nodes, place) for nodes, place in zip(grown, start.tolist(), strict=True)]
+        sets = [self.find_sets(splits_of_categories(nodes.records, rules)) if rules.categorical else NO_SETS for nodes in grown]
+        return grown, DelegatedNodes(packed, [self.rows.rows[:0]] * n, sets)
 
     def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
@@ -371,26 +374,19 @@ class TreeState:
         Afterwards, the rows are at their places in the subtrees.
         """
         places = self._places_of(nodes)
-        rows = self.rows.rows[places]
-        one, moved = self._extract(nodes, places, shared)
-        grown, sets = one.grow_nodes(origins(nodes.shape[0]))
-        self.rows.rows[places], self.rows.g[places] = rows[one.rows.rows], one.rows.g
+        one, rows = self._extract(nodes, places, shared), self.rows.rows[places]
+        grown, delegated = one.grow_nodes(self.nodes.start[nodes], origins(nodes.shape[0]))
+        self.rows.rows[places] = moved = rows[one.rows.rows]
+        self.rows.g[places] = one.rows.g
         if self.rows.h.shape[0]:
             self.rows.h[places] = one.rows.h
-        outside = [rows[:0]] * len(grown)
-        for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
-            records = subtree.records
-            for name in ("start", "in_stop", "stop"):
-                records[name] = records[name].astype(np.int64) - by
-            if self.target.keeps_out_of_sample:
-                _, _, in_stop, stop = places_of_leaves(records)
-                outside[i] = self.rows.rows[places_of(in_stop, stop - in_stop)]
-        return DelegatedNodes([PackedNodes.of(subtree) for subtree in grown], outside, sets)
+        if not self.target.keeps_out_of_sample:
+            return delegated
+        ends = [places_of_leaves(subtree.records)[2:] for subtree in grown]
+        return delegated._replace(outside=[moved[places_of(in_stop, stop - in_stop)] for in_stop, stop in ends])
 
-    def _extract(
-        self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]
-    ) -> tuple[TreeState, NDArray[np.int64]]:
-        """Return a tree of the rows of some nodes, in all columns, and the shift of each node's places in it."""
+    def _extract(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> TreeState:
+        """Return a tree of the rows of some nodes, in all columns."""
         rows = self.rows.rows[places]
         n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
         assembly = Assembly(n, n_columns)
@@ -404,9 +400,8 @@ class TreeState:
             one._limits = self._limits._replace(categories=categories)
         h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
         own = RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
-        table, moved = self.nodes.extract(nodes)
-        one._set_nodes(table, own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.workspace.threads)
-        return one, moved
+        one._set_nodes(self.nodes.extract(nodes), own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.workspace.threads)
+        return one
 
     def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:
         """Move rows out of sample to their places in a subtree that another shard has grown."""
