@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.dropout import RoundWeights, weighted
+from dtrees.engine.shard.targets.dropout import RoundWeights, weighted
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled, watch
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog

@@ -18,7 +18,7 @@ from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Losses
-from dtrees.engine.shard.targets.remembered_trees import Put, RememberedTrees
+from dtrees.engine.shard.targets.dropout import Put, RememberedTrees
 from dtrees.engine.shard.targets.scales import (
     NO_LIMIT,
     BoostedRows,
