@@ -304,7 +304,7 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
     plan = ForestPlan(rules("squared_error", P, max_features=1), seed=0)
     alone(shard.program(m.Open("fit", 0, 0, 1, plan, None, n_side_by_side=2)))
     for number, rows in enumerate(shard.trees):
-        rows.workspace = shard.trees[0].workspace
+        rows.runner = shard.trees[0].runner
         rows.open(number, 0, by_levels=True)
         rows.find(NODE, NODE[:0], NODE[:0])
         rows.find_further(NODE, 1)

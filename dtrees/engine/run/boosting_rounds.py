@@ -15,12 +15,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.targets.dropout import RoundWeights, weighted
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled, watch
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
 from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
 from dtrees.engine.run.saving import Saver, without_checkpoint
+from dtrees.engine.shard.targets.dropout import RoundWeights, weighted
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]

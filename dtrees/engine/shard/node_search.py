@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
@@ -120,7 +120,7 @@ class NodeSearch:
 
     def open(
         self,
-        workspace: Workspace,
+        runner: Runner,
         pool: NDArray[np.int32],
         nodes: NodeTable,
         levels: NDArray[np.int64],
@@ -133,7 +133,7 @@ class NodeSearch:
 
         Parameters
         ----------
-        workspace : Workspace
+        runner : Runner
         pool : ndarray of int32
             The columns of the table that the tree may use.
         nodes : NodeTable
@@ -154,15 +154,15 @@ class NodeSearch:
         self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS and self.places.shape[0] > 0
         self._pool = pool if shard_columns.ids.shape[0] == shard_columns.n_columns_total else self.places.astype(np.int32)
         self._last_level = _NOTHING, _NOTHING
-        self._begin: tuple[Any, ...] | None = workspace, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
+        self._begin: tuple[Any, ...] | None = runner, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     def _sums(self) -> ZoneSums:
         """Return the zone sums of the tree, which are created on first use."""
         if self._begin is not None:
-            (workspace, categorical, tree), self._begin = self._begin, None
+            (runner, categorical, tree), self._begin = self._begin, None
             if self._zone_sums is None or categorical != self._categorical:
                 self._categorical = categorical
-                self._zone_sums = ZoneSums(self._shard_columns.zone_map(workspace.threads, categorical), workspace.threads)
+                self._zone_sums = ZoneSums(self._shard_columns.zone_map(runner.threads, categorical), runner.threads)
             self._zone_sums.start(*tree)
         assert self._zone_sums is not None
         return self._zone_sums
@@ -171,7 +171,7 @@ class NodeSearch:
         """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of so many splits, 0 if these are not limited."""
         return self._sums().sum_slots(n_threads, self._shard_columns.ids, most_splits=most_splits)
 
-    def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
+    def scratch_for(self, thread: int, runner: Runner, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread, large enough for any node of the tree."""
         n_sums, levels, categories = self._nodes.sums.shape[1], self._levels, limits.categories.some
 
@@ -179,22 +179,22 @@ class NodeSearch:
             sizes = n_class_sums(limits.criterion, n_sums), levels, categories, without_words(limits.criterion, n_sums)
             return make_scratch(n_rows, n_distinct, *sizes, SeveralDeviations in kinds_of(limits.criterion))
 
-        return workspace.runner.scratch_for(thread, int(self._nodes.in_stop[0]), categories, make)
+        return runner.scratch_for(thread, int(self._nodes.in_stop[0]), categories, make)
 
     def find(
-        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], runner: Runner, context: TreeContext
     ) -> Candidates:
         """Return the best splits of nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
         if self.by_sums:
-            return self._search_level(nodes, parents, left, workspace, context)
+            return self._search_level(nodes, parents, left, runner, context)
         best = empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
         impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
-        which, found = self._search_each(nodes[impure], workspace, context)
+        which, found = self._search_each(nodes[impure], runner, context)
         best_by_node(found, impure[which], best)
         return best
 
     def search_rest(
-        self, nodes: NDArray[np.int64], skip: int, workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], skip: int, runner: Runner, context: TreeContext
     ) -> tuple[Candidates, NDArray[np.int64]]:
         """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's columns varies; return its place, too."""
         shard_columns = self._shard_columns
@@ -202,31 +202,31 @@ class NodeSearch:
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
         search_on(
             shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of,
-            self._of_tree(nodes, context), limits, self.scratch_for(0, workspace, context.limits), found, place,
+            self._of_tree(nodes, context), limits, self.scratch_for(0, runner, context.limits), found, place,
         )  # fmt: skip
         return found, place
 
     def _search_level(
-        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], runner: Runner, context: TreeContext
     ) -> Candidates:
         """Search nodes by zone sums, which they inherit from their parents."""
-        table, threads, (level, slots) = self._nodes, workspace.threads, self._last_level
+        table, (level, slots) = self._nodes, self._last_level
         children = np.stack([left, left + 1], axis=1).ravel() if parents.shape[0] else nodes
         every, n_parents = np.append(parents, children), parents.shape[0]
         depth = np.where(np.isin(every, nodes), table.depth[every], _NOT_SEARCHED)
         places = list(zip(*(array.tolist() for array in (table.start[every], table.in_stop[every], table.stop[every], depth)), strict=True))
         sizes = table.in_stop[nodes] - table.start[nodes]
-        n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
+        n_threads = min(runner.threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
         roots = Roots(places, table.path[every], table.sums[every], origins(every.shape[0]))
         held = slots[np.searchsorted(level, parents)]
         sums = partial(self._sums().sum_slots, n_threads, self._shard_columns.ids, held)
-        self.scratch_for(n_threads - 1, workspace, context.limits)
+        self.scratch_for(n_threads - 1, runner, context.limits)
         assignment = Assignment(context._replace(pool=self._pool), roots, 0, rows_to_share(int(sizes.max()), n_threads), sums, slots=held)
-        found, slots = cast(SubtreeRunner, workspace.runner).search(threads, n_threads, assignment)
+        found, slots = cast(SubtreeRunner, runner).search(n_threads, assignment)
         self._last_level = children, slots[n_parents:]
         return found.take(n_parents + np.searchsorted(children, nodes))
 
-    def _search_each(self, nodes: NDArray[np.int64], workspace: Workspace, context: TreeContext) -> tuple[NDArray[np.int64], Candidates]:
+    def _search_each(self, nodes: NDArray[np.int64], runner: Runner, context: TreeContext) -> tuple[NDArray[np.int64], Candidates]:
         """Search each node in the columns drawn for it; return as :meth:`_search_level`."""
         table = self._nodes
         tasks, shard_columns = self._tasks(nodes, context), self._shard_columns
@@ -235,11 +235,11 @@ class NodeSearch:
             return tasks[:, 0], found
         of_tree = self._of_tree(nodes, context)
         cost = np.cumsum((of_tree.in_stop - of_tree.start)[tasks[:, 0]] + 64)
-        n_threads = workspace.threads.n_threads
+        n_threads = runner.threads.n_threads
         n_chunks = 1 if n_threads == 1 else int(min(4 * n_threads, cost[-1] // SEARCH_TASK_ROWS + 1))
         bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_chunks + 1)[1:-1])
         bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
-        free = [self.scratch_for(thread, workspace, context.limits) for thread in range(min(n_threads, n_chunks))]
+        free = [self.scratch_for(thread, runner, context.limits) for thread in range(min(n_threads, n_chunks))]
 
         def search_chunk(chunk: int) -> None:
             scratch = free.pop()  # list.pop and append are atomic
@@ -247,7 +247,7 @@ class NodeSearch:
             search_many(shard_columns.columns, shard_columns.ids, tasks, first, last, of_tree, limits, scratch, found)
             free.append(scratch)
 
-        workspace.threads.map(search_chunk, range(n_chunks))
+        runner.threads.map(search_chunk, range(n_chunks))
         return tasks[:, 0], found
 
     def _of_tree(self, nodes: NDArray[np.int64], context: TreeContext) -> NodesOfTree:

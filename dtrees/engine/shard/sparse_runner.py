@@ -56,27 +56,21 @@ class _Node:
 
 
 class SparseRunner(Runner):
-    """Threads that grow subtrees of a sparse table.
+    """Threads that grow subtrees of a sparse table."""
 
-    Parameters
-    ----------
-    columns : SparseColumns
-        All columns of the table.
-    """
-
-    def __init__(self, columns: SparseColumns) -> None:
+    def __init__(self, columns: SparseColumns, threads: Threads, by_turns: bool = False) -> None:
         self._table = columns
-        super().__init__(columns)
+        super().__init__(columns, threads, by_turns)
 
     def forget(self) -> None:
         """Free all buffers."""
         super().forget()
         self._buffers: list[CellBuffer] = []
 
-    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
+    def grow(self, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, one after the other, each by a suitable number of threads; see :meth:`Runner.grow`."""
         context, roots = assignment.context, assignment.roots
-        wanted = _threads_for(self._table, threads, context)
+        wanted = _threads_for(self._table, self.threads, context)
         self._scratch_up_to(wanted - 1, 0)
         buffers = self._buffers_for(wanted, context)
         tasks = [self._task(context, roots, thread, buffer) for thread, buffer in enumerate(buffers)]
@@ -86,9 +80,9 @@ class SparseRunner(Runner):
         for place, path, sums, origin in zip(roots.places, roots.paths, roots.sums, roots.origins, strict=True):
             root = _Node(*place, path, sums, origin)
             if wanted > 1:
-                grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
+                grown.append(_Growth(self._table, self.threads, tasks, self.give_up).grow(root))
             elif interruptible:
-                threads.run_interruptibly(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
+                self.threads.run_interruptibly(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
             else:
                 grown.append(grow_alone(self._table, tasks[0], root))
         self._end()
@@ -235,6 +229,6 @@ class _Growth:
         return grown
 
 
-def make_runner(columns: AnyColumns) -> Runner:
+def make_runner(columns: AnyColumns, threads: Threads, by_turns: bool = False) -> Runner:
     """Return a runner for the kind of table."""
-    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)
+    return (SparseRunner if isinstance(columns, SparseColumns) else SubtreeRunner)(columns, threads, by_turns)

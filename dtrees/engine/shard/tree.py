@@ -267,7 +267,7 @@ def _measure(
 ) -> Steps[NDArray[np.float64] | Measured]:
     """Return the measurements of leaves or nodes of a tree, given its number and output; the shard that measures changes with the tree."""
     plan, (number, output), records = shards.plan, identity, nodes.records
-    one, criterion, threads = number % shards.n_shards, criterion_of(plan.rules), rows.workspace.threads
+    one, criterion, threads = number % shards.n_shards, criterion_of(plan.rules), rows.runner.threads
     if criterion.measured == "nodes":
         about = rows.rows, rows.labels, rows.targets, criterion, records
         return (yield from shards.of_one("leaves", one, lambda: measure_nodes(*about)))
