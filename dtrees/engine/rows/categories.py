@@ -16,7 +16,7 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.rows.searcher import FindBars, Scanned
-from dtrees.engine.shard.node_search import NodeTable
+from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads

@@ -21,7 +21,7 @@ from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.packed import SumsToSend, pack
 from dtrees.engine.rows.searcher import FindBars, Levelled, NumberBuffer, Scanned, Searcher, Wanted, make_sums
 from dtrees.engine.rows.zone_edges import Edges
-from dtrees.engine.shard.node_search import NodeTable
+from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.passes import by_rows, share_by_column, values_of_rows
 from dtrees.engine.shard.row_division import divide_rows, mark_by_threshold
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
 from dtrees.engine.outcome.values import pruned
-from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, constraints_of, limited_splits, noise_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
@@ -37,11 +37,12 @@ from dtrees.engine.rows.random_levels import RandomLevels
 from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.whole import LeafRows, exponent_of, find_cuts, leaf_means, leaf_quantiles, leaf_steps
-from dtrees.engine.shard.grower import Grower
+from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.targets.forest_target import factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
+from dtrees.split.numbers.hashing import ROOT
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.split.zones.sums import size_shift
 from dtrees.tree.category_sets import CategorySets
@@ -185,10 +186,12 @@ class _Growth:
     """The nodes of the current tree."""
 
     def __init__(self, levels: Levels, root: Root) -> None:
-        shards = levels.shards
-        self._levels, self._shards, self._tree, self._root = levels, shards, levels.tree, root
-        self._grower = Grower(shards.plan, root, shards.sent_rows)
-        self._cells_of_row = StoredSums.of(shards.plan).cells_sent(shards.plan.rules)
+        self._levels, self._shards, self._tree, self._root = levels, levels.shards, levels.tree, root
+        rules, stored, table = self._shards.plan.rules, levels.rows.stored, NodeTable(root.sums.shape[0])
+        table.open(root.n_in, root.n_rows, ROOT, root.sums)
+        limits, most_splits = LimitsOfFit(rules, stored).of_tree(root.sums, root.exponents), limited_splits(rules, root.n_in)
+        self._grower = Grower(*limits, most_splits, rules.columns_per_tree, self._shards.sent_rows, table)
+        self._cells_of_row = stored.cells_sent(rules)
         # For nodes with a split: the next value above each cut, and the words of sets of categories.
         self._above: dict[int, float] = {}
         self._words: dict[int, NDArray[np.uint32]] = {}

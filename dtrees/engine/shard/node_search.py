@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
@@ -20,7 +21,6 @@ from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
-from dtrees.split.numbers.hashing import child_paths
 from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
@@ -33,65 +33,6 @@ from dtrees.split.zones.sums import MAX_PACKED_ROWS
 _NOTHING = np.empty(0, np.int64)
 #: The depth of nodes of a level that are not searched.
 _NOT_SEARCHED = np.iinfo(np.int64).max
-
-
-#: Where the rows in sample of nodes end, and where all of their rows end.
-Stops = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class NodeTable:
-    """The places and properties of the nodes of the current tree. Grows as nodes are added."""
-
-    def __init__(self, n_sums: int) -> None:
-        self.start = np.zeros(64, np.int64)
-        self.in_stop = np.zeros(64, np.int64)
-        self.stop = np.zeros(64, np.int64)
-        self.depth = np.zeros(64, np.int64)
-        self.path = np.zeros(64, np.uint64)
-        self.sums = np.zeros((64, n_sums), np.int64)
-
-    def open(self, n_in: int, n_rows: int, path: np.uint64, sums: NDArray[np.int64]) -> None:
-        """Begin another tree, whose root has all rows."""
-        self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
-        self.path[0], self.sums[0] = path, sums
-
-    def divide(self, nodes: NDArray[np.int64], left: NDArray[np.int64], left_stops: Stops, by_level: bool = False) -> None:
-        """Add the children of nodes, without their sums. The children ``left`` end at the given places; the right ones follow them.
-
-        ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
-        """
-        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
-        self.reserve(int(right.max(initial=0)) + 1)
-        start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
-        self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
-        self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
-        self.depth[left] = self.depth[right] = self.depth[nodes] + 1
-        self.path[left] = child_paths(path, np.zeros(n, np.int64))
-        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
-
-    def extract(self, nodes: NDArray[np.int64]) -> NodeTable:
-        """Return a separate table of some nodes, whose rows follow each other there.
-
-        Node 0 of that table has the rows of all these nodes, which come after it.
-        """
-        one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
-        one.reserve(nodes.shape[0] + 1)
-        stop = np.cumsum(self.stop[nodes] - self.start[nodes])
-        moved = stop - self.stop[nodes]
-        one.in_stop[0] = one.stop[0] = (self.stop[nodes] - self.start[nodes]).sum()
-        one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
-        for name in ("depth", "path", "sums"):
-            getattr(one, name)[mine] = getattr(self, name)[nodes]
-        return one
-
-    def reserve(self, n: int) -> None:
-        """Allocate ``n`` nodes."""
-        size = self.start.shape[0]
-        if n > size:
-            for name, array in vars(self).items():
-                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
-                larger[:size] = array
-                setattr(self, name, larger)
 
 
 class NodeSearch:

@@ -34,7 +34,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, RouteBits, Splits
-from dtrees.engine.shard.grower import Grower, KnownSets, merge
+from dtrees.engine.shard.grower import KnownSets, merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
 from dtrees.engine.shard.tree_state import TreeState
@@ -100,7 +100,7 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     replies = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != replies[0] for one in replies):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
+    growth = _Growth(shards, rows, number, rows_set_aside(shards, rows))
     nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
     sets = (yield from _find_sets(shards, rows, nodes, growth.grower.sets)) if plan.rules.categorical else None
     measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
@@ -161,9 +161,9 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
 class _Growth:
     """The nodes of a tree that is grown level by level."""
 
-    def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
+    def __init__(self, shards: Shards, rows: TreeState, number: int, set_aside: int) -> None:
         self._shards, self._rows, self._number = shards, rows, number
-        self.grower = Grower(shards.plan, root, set_aside, rows.nodes)
+        self.grower = rows.make_grower(set_aside)
         # Places and shards of the nodes that one shard has grown, ascending.
         self._start = self._stop = self._shard = _NOTHING
 

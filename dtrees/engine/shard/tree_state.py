@@ -32,7 +32,8 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
+from dtrees.engine.shard.grower import Grower, NodeTable
+from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
@@ -184,6 +185,10 @@ class TreeState:
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
         self._search.open(self.runner, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents, noise=noise)
+
+    def make_grower(self, subtree_rows: int) -> Grower:
+        """Return what decides about the nodes of the tree just begun; nodes of up to ``subtree_rows`` rows are grown to their ends."""
+        return Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], subtree_rows, self.nodes)
 
     def _draw_columns(self, tree: int) -> None:
         """Draw the columns of a tree, and set the keys of its nodes."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.shard import zone_sums as engine_sums
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
+from dtrees.engine.shard.grower import NodeTable
+from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
