@@ -22,7 +22,7 @@ The single shard with all columns takes no steps, and grows the tree by one call
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, RouteBits, Splits
-from dtrees.engine.shard.grower import KnownSets, merge
+from dtrees.engine.shard.grower import merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
 from dtrees.engine.shard.tree_state import TreeState
@@ -69,15 +69,11 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
 
     A small tree takes no longer to grow than a few steps in Python, so there are none.
     """
-    plan = shards.plan
     if rows_set_aside(shards, rows) < shards.n_rows:
         return alone(tree_steps(shards, rows, number, output, learning_rate))
     root = rows.open(number, output, by_levels=False)
     whole = Roots([(0, root.n_in, root.n_rows, 0)], rows.nodes.path[:1], rows.nodes.sums[:1], _ROOT_ORIGIN)
-    nodes = _as_wanted(plan, rows, rows.grow_roots(whole)[0], root)
-    sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
-    measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
-    return _ended(plan, root, nodes, sets, measured, learning_rate)
+    return alone(_finish(shards, rows, (number, output), root, rows.grow_roots(whole)[0], None, learning_rate))
 
 
 def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> Steps[GrownTree]:
@@ -95,55 +91,47 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     learning_rate : float
         Multiplies the values of a boosted tree.
     """
-    plan = shards.plan
     root = rows.open(number, output, by_levels=True)
     replies = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != replies[0] for one in replies):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
     growth = _Growth(shards, rows, number, rows_set_aside(shards, rows))
-    nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
-    sets = (yield from _find_sets(shards, rows, nodes, growth.grower.sets)) if plan.rules.categorical else None
-    measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
+    grown = yield from _finish(shards, rows, (number, output), root, (yield from growth.grow()), growth, learning_rate)
     for records, outside in growth.grower.outside:  # rows in sample are no longer needed
         rows.take_outside(records, outside)
-    return _ended(plan, root, nodes, sets, measured, learning_rate)
+    return grown
 
 
-def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, root: Root) -> Nodes:
-    """Return a tree without the nodes that are pruned after growth."""
+def _finish(
+    shards: Shards, rows: TreeState, identity: tuple[int, int], root: Root, nodes: Nodes, growth: _Growth | None, learning_rate: float
+) -> Steps[GrownTree]:
+    """Return the finished tree: without nodes that are pruned after growth, with sets, and with values from sums and measurements.
+
+    ``identity`` is the tree's number and output; ``growth`` is None if it was grown by one call.
+    """
+    plan = shards.plan
     if rows.when_found is not None:
         rows.when_found()
     nodes, merged = pruned(nodes, root.exponents, plan.rules)
     if merged and _needs_rows(plan):
         for leaves in merged:
             merge_rows(rows.rows, *leaves)
-    return nodes
-
-
-def _ended(
-    plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
-) -> GrownTree:
-    """Return the finished tree, with values computed from sums and measurements."""
     tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
-    if sets is not None:
-        tree = tree.with_categories(sets)
+    if plan.rules.categorical:
+        tree = tree.with_categories((yield from _find_sets(shards, rows, nodes, growth)))
+    measured = (yield from _measure(shards, rows, identity, nodes, growth)) if measures(plan) else None
     tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate, root.noise)
     return GrownTree(tree, nodes.records, said)
 
 
 def rows_set_aside(shards: Shards, rows: TreeState) -> int:
     """Return the largest number of rows of a node that is grown to its end by one shard."""
-    if shards.n_shards == 1:
-        return subtree_rows(shards.plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
-    return rows_to_delegate(shards)
-
-
-def rows_to_delegate(shards: Shards) -> int:
-    """Return the largest number of rows of a node that is grown by one of several shards."""
-    plan, rules = shards.plan, shards.plan.rules
-    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * shards.n_shards:
+    plan, rules, n_shards = shards.plan, shards.plan.rules, shards.n_shards
+    if n_shards == 1:
+        return subtree_rows(plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * n_shards:
         return 0
-    return min(shards.n_rows // (DELEGATED_PARTS * shards.n_shards), _rows_at_once(shards))
+    return min(shards.n_rows // (DELEGATED_PARTS * n_shards), _rows_at_once(shards))
 
 
 def _rows_at_once(shards: Shards) -> int:
@@ -249,11 +237,12 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     return RouteBits(bits, offsets)
 
 
-def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) -> Steps[CategorySets]:
-    """Return the categories that go left in the splits of a tree, as found by the owners of the columns, except for ``known`` sets."""
+def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, growth: _Growth | None) -> Steps[CategorySets]:
+    """Return the categories that go left in the splits of a tree, as found by the owners of the columns, except for known sets."""
     splits = splits_of_categories(nodes.records, shards.plan.rules)
-    if shards.n_shards == 1:
+    if shards.n_shards == 1 or growth is None:
         return rows.find_sets(splits)
+    known = growth.grower.sets
     lacking = known.lacking(nodes.records[splits.node])
     mine = lacking[shards.owner[splits.column[lacking]] == shards.shard]
     own = rows.find_sets(CategorySplits(*(array[mine] for array in splits))) if mine.shape[0] else NO_SETS
