@@ -30,15 +30,11 @@ def sums_by_block(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.flo
     not for the first part.
     """
     assert parts[0] is not None
-    sums = np.zeros((_n_blocks(parts[0].shape[0]), len(parts)))
+    sums = np.zeros((-(-parts[0].shape[0] // BLOCK_ROWS), len(parts)))
     for column, losses in enumerate(parts):
         if losses is not None:
             add_up_blocks(losses, BLOCK_ROWS, sums, column)
     return sums
-
-
-def _n_blocks(n_rows: int) -> int:
-    return -(-n_rows // BLOCK_ROWS)
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
@@ -61,7 +57,7 @@ def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
     >>> shares_of(20_000, 2)
     [(0, 8192), (8192, 20000)]
     """
-    n_blocks = _n_blocks(n_rows)
+    n_blocks = -(-n_rows // BLOCK_ROWS)
     bounds = [min(n_blocks * k // n_shares * BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
     return list(itertools.pairwise(bounds))
 

@@ -23,7 +23,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.records import Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
-from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.zones.over_shards.finer_parts import RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
@@ -220,7 +220,8 @@ class Searcher:
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
         self._buffers = buffers
-        self._scratch: list[Scratch] = []
+        of_scratch = MAX_PARTS, MAX_PARTS, stored.n_numbers
+        self._scratch = [make_scratch(*of_scratch, n_sums=stored.n_sums) for _ in range(threads.n_threads)]
         self._limits: SplitLimits
         self._message: FindBars
         self._chunks: NDArray[Any] | None
@@ -228,13 +229,8 @@ class Searcher:
         self._nodes: SearchedNodes
         self._flags: Flags
 
-    def _make_scratch(self) -> None:
-        while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._stored.n_numbers, n_sums=self._stored.n_sums))
-
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
-        self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
         self._message = message

@@ -113,7 +113,6 @@ class BoostingTarget:
         self.weights = self._weigh() if plan.loss.measures_leaves else _NONE
         self._adder = LeafAdder(threads)
         self._remembered = None if plan.dropout is None else RememberedTrees(plan, self.raw, threads)
-        self.measures_leaves = plan.measures_leaves
 
     @classmethod
     def of_table(
