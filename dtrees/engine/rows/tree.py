@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
-from dtrees.engine.outcome.values import pruned
+from dtrees.engine.outcome.values import places_of_leaves, pruned
 from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, constraints_of, limited_splits, noise_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
-from dtrees.engine.protocol.nodes import NO_SUBTREES, DelegatedNodes, Splits
+from dtrees.engine.protocol.nodes import NO_SUBTREES, Splits
 from dtrees.engine.rows.levels import Found, Levels
 from dtrees.engine.rows.random_levels import RandomLevels
 from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
@@ -141,15 +140,6 @@ def _drawn(shards: Shards, rows: RowsInTree, number: int) -> Steps[tuple[list[De
     return derived, (exponent, exponent)
 
 
-def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> KnownLeaves:
-    """Return the numbers by which shards know leaves of a tree, and the numbers of these leaves in the tree."""
-    leaf = np.flatnonzero(records["column"] < 0)
-    places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
-    numbers = np.array([known.get(place, -1) for place in places], np.int64)
-    mine = numbers >= 0
-    return numbers[mine], leaf[mine]
-
-
 def grow_nodes(
     levels: Levels, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
 ) -> Steps[tuple[Nodes, Tree, KnownLeaves, float]]:
@@ -192,9 +182,6 @@ class _Growth:
         limits, most_splits = LimitsOfFit(rules, stored).of_tree(root.sums, root.exponents), limited_splits(rules, root.n_in)
         self._grower = Grower(*limits, most_splits, rules.columns_per_tree, self._shards.sent_rows, table)
         self._cells_of_row = stored.cells_sent(rules)
-        # For nodes with a split: the next value above each cut, and the words of sets of categories.
-        self._above: dict[int, float] = {}
-        self._words: dict[int, NDArray[np.uint32]] = {}
 
     def grow(self, every: list[Arrays]) -> Steps[None]:
         """Grow all nodes, given the payloads of all shards about the root: totals, slope and sums."""
@@ -203,18 +190,22 @@ class _Growth:
             levels.open(grower, self._root)
             scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
             every.clear()  # the memory is needed to receive the next sums
-            yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
+            above, words = yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
             if (splits := grower.choose()) is None:
                 break
-            cut, sums = self._divide(splits)
+            at = np.searchsorted(nodes, splits.node)
+            above, sets = above[at], CategorySets.of_words({i: words[node] for i, node in enumerate(at.tolist()) if node in words})
+            cut, sums = self._divide(splits, above, sets)
             to_send = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
             every = yield shards.step("sums", to_send, shards.everyone)
-            self._settle(splits, [one[:2] for one in every])
+            self._settle(splits, above, sets, [one[:2] for one in every])
         yield from self._grow_small()
         shards.grain.adapt()
 
-    def _accept(self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]) -> Steps[None]:
-        """Accept the best splits of nodes, except nodes with a constant target."""
+    def _accept(
+        self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]
+    ) -> Steps[tuple[NDArray[np.float64], dict[int, NDArray[np.uint32]]]]:
+        """Accept the best splits of nodes, except nodes with a constant target; return the next values above the cuts, and the sets."""
         found, above, words = best
         found.records["status"][pure] = NO_SPLIT
         constant = self._grower.accept(nodes, found)
@@ -223,23 +214,21 @@ class _Growth:
             rest, above[at], more = yield from self._levels.search_rest(at)
             self._grower.accept(constant, rest)
             words |= more
-        self._words = {int(nodes[i]): some for i, some in words.items()}
-        self._above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
+        return above, words
 
-    def _divide(self, splits: Splits) -> tuple[Arrays, dict[int, Arrays]]:
+    def _divide(self, splits: Splits, above: NDArray[np.float64], sets: CategorySets) -> tuple[Arrays, dict[int, Arrays]]:
         """Divide the rows of nodes on this shard, and sum some of the children."""
-        grower, nodes = self._grower, splits.node.tolist()
+        grower = self._grower
         middle = grower.places(splits.node)[0] + splits.n_left  # in the row partition that the whole table would have
         grower.table.divide(splits.node, splits.left, (middle, middle), self._shards.plan.rules.by_level)
         self._levels.plan(grower, splits)
-        sets = CategorySets.of_words({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
         grower.sets.add(grower.records_of(splits.node), sets)
-        self._next_above = np.array([self._above[node] for node in nodes])
-        self._by_set = sets.node
-        return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
+        return self._levels.rows.divide(splits, np.isnan(above), sets, self._levels.summed, self._root.shift)
 
-    def _settle(self, splits: Splits, cuts: Sequence[Arrays]) -> None:
+    def _settle(self, splits: Splits, above: NDArray[np.float64], sets: CategorySets, cuts: Sequence[Arrays]) -> None:
         """Set the thresholds of splits, after all shards have divided their nodes and sent what :meth:`.RowsInTree.divide` returns.
+
+        ``above`` has the next value above each cut, NaN where it is not known yet.
 
         Raises
         ------
@@ -249,10 +238,10 @@ class _Growth:
             raise ShardsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
-            above = np.where(np.isnan(self._next_above), np.min([above for _, above in cuts], axis=0), self._next_above)
+            above = np.where(np.isnan(above), np.min([found for _, found in cuts], axis=0), above)
             pairs = zip(splits.threshold.tolist(), above.tolist(), strict=True)
             thresholds = np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in pairs])
-        thresholds[self._by_set] = splits.threshold[self._by_set]  # codes of splits on categories, not thresholds
+        thresholds[sets.node] = splits.threshold[sets.node]  # codes of splits on categories, not thresholds
         self._grower.settle(splits.node, thresholds)
 
     def draft(self, learning_rate: float) -> tuple[Nodes, Tree, KnownLeaves, float]:
@@ -260,25 +249,24 @@ class _Growth:
         plan, exponents = self._shards.plan, self._root.exponents
         divided = np.setdiff1d(np.arange(self._grower.n_nodes), self._grower.to_grow)  # by all shards
         start, stop, _ = self._grower.places(divided)
-        known = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
+        number_of = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
         tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
         if plan.rules.categorical:
             tree = tree.with_categories(self._grower.sets.of_tree(nodes.records, plan.rules))
-        return nodes, tree, _leaves_known(nodes.records, known), self._root.noise
-
-    def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[DelegatedNodes]:
-        """Send the rows of some nodes to the shards that grow them, and grow those of this shard."""
-        yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
-        shards, grower, nodes = self._shards, self._grower, groups[self._shards.shard]
-        senders = shards.everyone if nodes.shape[0] else ()
-        sent = yield shards.step("delegated", self._levels.rows.send_rows(groups), senders)
-        return grow_sent(self._levels.rows, self._tree, self._root, grower, nodes, sent) if nodes.shape[0] else NO_SUBTREES
+        leaf, first, last, _ = places_of_leaves(nodes.records)
+        numbers = np.array([number_of.get(place, -1) for place in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
+        mine = numbers >= 0
+        return nodes, tree, (numbers[mine], np.flatnonzero(leaf)[mine]), self._root.noise
 
     def _grow_small(self) -> Steps[None]:
         """Have small nodes grown to their ends by one shard each, in batches that fit the memory; attach all subtrees."""
-        shards, grower = self._shards, self._grower
-        for groups in grower.deal(self._tree, shards.n_shards, SHARED_CELLS * shards.n_shards // self._cells_of_row):
-            own = yield from self._grow_sent(groups)
+        shards, grower, rows, cells_of_row = self._shards, self._grower, self._levels.rows, self._cells_of_row
+        for groups in grower.deal(self._tree, shards.n_shards, SHARED_CELLS * shards.n_shards // cells_of_row):
+            yield Turn(sum(int(grower.about(group)[0].sum()) for group in groups) * cells_of_row)
+            mine = groups[shards.shard]
+            sent = yield shards.step("delegated", rows.send_rows(groups), shards.everyone if mine.shape[0] else ())
+            own = grow_sent(rows, self._tree, self._root, grower, mine, sent) if mine.shape[0] else NO_SUBTREES
+            del sent
             for nodes, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
                 grower.attach_delegated(nodes, grown)
