@@ -83,15 +83,7 @@ OPEN = m.Open("fit", 3, 0, 1, PLAN, None)
 
 
 def splits(column: int, threshold: float, n_left: int, missing_left: bool = False) -> Splits:
-    return Splits(
-        NODE,
-        NODE + 1,
-        np.array([column], np.int32),
-        np.array([threshold]),
-        np.array([missing_left]),
-        np.array([n_left]),
-        np.zeros((1, 2), int),
-    )
+    return Splits(NODE, NODE + 1, np.array([column], np.int32), np.array([threshold]), np.array([missing_left]), np.array([n_left]))
 
 
 def make_shard() -> Shard:

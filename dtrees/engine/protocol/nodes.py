@@ -33,7 +33,6 @@ class Splits(NamedTuple):
     threshold: NDArray[np.float64]
     missing_left: NDArray[np.bool_]
     n_left: NDArray[np.int64]
-    left_sums: NDArray[np.int64]
 
     def take(self, which: NDArray[np.bool_]) -> Splits:
         """Return a subset of the splits."""

@@ -228,7 +228,7 @@ class Grower:
         self.n_nodes += 2 * node.shape[0]
         self._reserve(self.n_nodes)
         found, left_sums = self._found.records[node], self._found.left[node]
-        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
+        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"])
         records, table, right = self._records, self.table, left + 1
         records["left"][node], records["right"][node] = left, right
         for name in ("column", "threshold", "missing_left", "gain"):

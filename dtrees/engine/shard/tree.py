@@ -304,7 +304,6 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
             threshold=tree.threshold[inner],
             missing_left=tree.missing_go_to_left[inner],
             n_left=np.zeros(n, np.int64),  # no row is in sample
-            left_sums=np.zeros((n, 2), np.int64),
         )
         marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
         left_stop = rows.divide(splits, marks)
