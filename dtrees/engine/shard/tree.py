@@ -280,20 +280,10 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
     A fit continues from existing trees in this way (warm start), and new shards catch up: the splits are known, so rows are only divided.
     """
     rows.route(place)
-    start = np.zeros(tree.node_count, np.int64)
-    stop = np.full(tree.node_count, shards.n_rows, np.int64)
     number = np.zeros(tree.node_count, np.int64)  # numbers of the tree's nodes on the shards
-    n_known = 1
-    level = np.zeros(1, np.int64)
-    while level.size:
-        inner = level[tree.children_left[level] >= 0]
-        level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
-        start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
-        inner = inner[start[inner] < stop[inner]]  # nodes without rows need no division
-        n = inner.shape[0]
-        if n == 0:
-            continue
-        left, right = tree.children_left[inner], tree.children_right[inner]
+    n_known, level = 1, np.zeros(1, np.int64)
+    while (inner := level[tree.children_left[level] >= 0]).size:
+        left, right, n = tree.children_left[inner], tree.children_right[inner], inner.shape[0]
         number[left] = n_known + 2 * np.arange(n)
         number[right] = number[left] + 1
         n_known += 2 * n
@@ -305,14 +295,12 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
             missing_left=tree.missing_go_to_left[inner],
             n_left=np.zeros(n, np.int64),  # no row is in sample
         )
-        marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
-        left_stop = rows.divide(splits, marks)
-        start[left], stop[left] = start[inner], left_stop
-        start[right], stop[right] = left_stop, stop[inner]
-    leaf = tree.children_left < 0
+        rows.divide(splits, (yield from mark_steps(shards, rows, splits, tree.categories.take(inner))))
+        level = np.concatenate([left, right])
+    leaf = np.flatnonzero(tree.children_left < 0)
     if isinstance(rows.target, BoostingTarget):
         output = place % rows.target.raw.shape[0]
-        rows.target.add_leaves(output, rows.rows.rows, start[leaf], np.ascontiguousarray(tree.value[leaf, 0]))
+        rows.target.add_leaves(output, rows.rows.rows, rows.nodes.start[number[leaf]], np.ascontiguousarray(tree.value[leaf, 0]))
 
 
 def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:

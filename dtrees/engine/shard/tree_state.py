@@ -286,15 +286,14 @@ class TreeState:
             )
         return marks
 
-    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> NDArray[np.int64]:
-        """Apply splits; return where the left children end. With ``rows_only``, the summands of rows are not moved."""
+    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> None:
+        """Apply splits. With ``rows_only``, the summands of rows are not moved."""
         table, threads, nodes = self.nodes, self.runner.threads, splits.node
         places, spare = (table.start[nodes], table.in_stop[nodes], table.stop[nodes]), self.runner.spare_for(self.rows)
         left_in_stop, left_stop = divide_rows(threads, self.rows, places, marks, spare, rows_only)
         if not np.array_equal(left_in_stop - places[0], splits.n_left):
             raise ShardsDisagree("the rows that a split sends left are not as many as its search counted")
         table.divide(nodes, splits.left, (left_in_stop, left_stop), self._plan.rules.by_level)
-        return left_stop
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends. This shard must have all columns.
