@@ -196,4 +196,4 @@ class _Growth:
 
 def make_runner(columns: AnyColumns, threads: Threads, by_turns: bool = False) -> Runner:
     """Return a runner for the kind of table."""
-    return (SparseRunner if isinstance(columns, SparseColumns) else SubtreeRunner)(columns, threads, by_turns)
+    return SparseRunner(columns, threads, by_turns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns, threads, by_turns)
