@@ -132,18 +132,11 @@ class Threads:
         errors: list[BaseException] = []
         finished: SimpleQueue[None] = SimpleQueue()
 
-        def work() -> None:
-            try:
-                for i, item in numbered:
-                    results[i] = function(item)
-                    if errors:
-                        break
-            except BaseException as error:
-                errors.append(error)
-
-        def help_out() -> None:
-            work()
-            finished.put(None)
+        def work(_: int) -> None:
+            for i, item in numbered:
+                results[i] = function(item)
+                if errors:
+                    break
 
         def end() -> None:
             errors.append(GivenUp())  # no thread begins another item
@@ -151,8 +144,8 @@ class Threads:
                 give_up()
 
         for queue in helpers:
-            queue.put(help_out)
-        work()
+            queue.put(functools.partial(_run, work, 1, errors, finished=finished))
+        _run(work, 0, errors)
         self._wait_for(finished, len(helpers), end, interrupted=any(isinstance(error, KeyboardInterrupt) for error in errors))
         if errors:
             raise errors[0]
@@ -278,7 +271,7 @@ def _run(
     function: Callable[[int], None],
     thread: int,
     errors: list[BaseException],
-    give_up: Callable[[], None],
+    give_up: Callable[[], None] = lambda: None,
     finished: SimpleQueue[None] | None = None,
 ) -> None:
     """Run a thread's share; store its error, and have the others stop in that case."""

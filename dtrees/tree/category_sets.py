@@ -13,7 +13,7 @@ including those with numbers beyond its last bit. Missing values go where the no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,15 +52,33 @@ class CategorySets(NamedTuple):
             np.bitwise_or.at(words, first + some // _BITS, np.uint32(1) << (some % _BITS).astype(np.uint32))
         return cls(np.asarray(node, np.int32), offset, words)
 
+    @classmethod
+    def of_words(cls, words: Mapping[int, NDArray[np.uint32]]) -> CategorySets:
+        """Return the sets of nodes, in ascending order, given the words of each.
+
+        Examples
+        --------
+        >>> sets = CategorySets.of(np.array([0, 4]), [np.array([1, 33]), np.array([0])])
+        >>> CategorySets.of_words(sets.by_node).equals(sets)
+        True
+        """
+        if not words:
+            return NO_SETS
+        offset = np.concatenate([[0], np.cumsum([some.shape[0] for some in words.values()])]).astype(np.int64)
+        return cls(np.array(list(words), np.int32), offset, np.concatenate(list(words.values())))
+
+    @property
+    def by_node(self) -> dict[int, NDArray[np.uint32]]:
+        """The words of each node's set."""
+        return {node: self._words_of(i) for i, node in enumerate(self.node.tolist())}
+
     def take(self, nodes: NDArray[np.integer]) -> CategorySets:
         """Return the sets of some nodes, numbered by the positions of the nodes among these."""
         if not self.node.shape[0]:
             return NO_SETS
         place = np.searchsorted(self.node, nodes)
         has = np.flatnonzero((place < self.node.shape[0]) & (self.node[np.minimum(place, self.node.shape[0] - 1)] == nodes))
-        chunks = [self._words_of(i) for i in place[has].tolist()]
-        offset = np.concatenate([[0], np.cumsum([len(chunk) for chunk in chunks])]).astype(np.int64)
-        return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *chunks]))
+        return CategorySets.of_words({node: self._words_of(i) for node, i in zip(has.tolist(), place[has].tolist(), strict=True)})
 
     def of_node(self, node: int) -> NDArray[np.int64]:
         """Return the numbers of the categories that a node sends left, ascending.

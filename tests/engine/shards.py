@@ -12,7 +12,7 @@ from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
 from dtrees.engine.run.lasting import LastingBoosting, LastingForest
-from dtrees.engine.run.local_executor import LocalExecutor, LocalFit, grow_forest
+from dtrees.engine.run.local_executor import LocalExecutor, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
@@ -147,9 +147,9 @@ def local(table: Table, target: NDArray[Any], weight: NDArray[np.float64] | None
     return LocalExecutor(presort(table), target, weight, n_threads)
 
 
-def opened(executor: Any, plan: Any, initial: Any = None) -> LocalFit | LastingBoosting:
+def opened(executor: Any, plan: Any, initial: Any = None) -> LocalExecutor | LastingBoosting:
     """An open fit."""
-    return (LocalFit if isinstance(executor, LocalExecutor) else LastingBoosting)(executor, plan, initial)
+    return executor.begin(plan, initial) if isinstance(executor, LocalExecutor) else LastingBoosting(executor, plan, initial)
 
 
 def all_equal(one: Sequence[Tree], other: Sequence[Tree]) -> bool:

@@ -363,7 +363,7 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
 
 def test_scratch_space_of_threads_that_come_later() -> None:
     """If the space of the first thread is large enough for a tree, so is that of others, whichever trees they were created for."""
-    threads = runner.SubtreeRunner(presort([np.arange(200.0)]))
+    threads = runner.SubtreeRunner(presort([np.arange(200.0)]), Threads(1))
 
     def scratch(thread: int, n_rows: int, categories: bool = False) -> Scratch:
         make = lambda n, n_distinct: make_scratch(n, n_distinct, 0, np.empty(0, np.int64), categories)  # noqa: E731

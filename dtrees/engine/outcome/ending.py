@@ -1,6 +1,7 @@
 """From grown nodes to a finished tree, whichever shard has the rows.
 
-The owners of the rows and columns compute, between the two steps of this module, the values measured on rows and the sets of categories.
+The owners of the rows and columns compute, between the draft of a tree and its end, what the sums of its nodes do not determine: means,
+quantiles and deviations measured on rows, and sets of categories.
 
 While a tree under monotonic constraints grows, node values are compared in the units of its sums. The values of the finished tree are
 rounded differently, and measured values are different altogether. They are therefore clipped again in their final precision, which makes
@@ -13,6 +14,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +23,70 @@ from dtrees.engine.outcome.values import boosted_tree, class_values, node_arrays
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Measured
+from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.records import Nodes
+from dtrees.split.criteria.criterion import Criterion, criterion_named
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import Nodes, leaf_means
+from dtrees.split.search.deviations import node_quantiles
 from dtrees.tree.pruning import cost, kept_nodes, nodes_above, pruned
 from dtrees.tree.tree import Tree
+
+_FIELDS = ("left", np.int32), ("right", np.int32), ("start", np.int64), ("in_stop", np.int64)
 
 
 def measures(plan: ForestPlan | BoostingPlan) -> bool:
     """Return whether leaf values are measured on the rows of the leaves, after the last splits."""
     return plan.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
+
+
+def measure_leaves(
+    rows: RowPartition, labels: NDArray[Any], criterion: Criterion, start: NDArray[np.int64], stop: NDArray[np.int64], threads: Threads
+) -> Measured:
+    """Return the mean target and the weighted impurity of each leaf.
+
+    Leaf i has the rows at the places ``start[i]:stop[i]``; ``rows.g`` is not read. For multi-output targets, the impurity is the mean over
+    targets.
+    """
+    if labels.ndim == 2:
+        return _together([measure_leaves(rows, labels[:, t], criterion, start, stop, threads) for t in range(labels.shape[1])])
+    n, value = start.shape[0], criterion.for_kernels(0, 0.0)
+    mean, spread = np.empty(n), np.empty(n)
+    bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
+
+    def measure(i: int) -> None:
+        s = slice(bounds[i], bounds[i + 1])
+        leaf_means(value, rows.rows, rows.h, labels, start[s], stop[s], mean[s], spread[s])
+
+    threads.map(measure, range(bounds.shape[0] - 1))
+    return Measured(mean, spread)
+
+
+def measure_nodes(
+    rows: RowPartition, labels: NDArray[Any], targets: NDArray[np.int64] | None, criterion: Criterion, records: NDArray[Any]
+) -> Measured:
+    """Return the target quantile of each node of a tree in preorder, and the weighted sum of deviations from it.
+
+    ``records`` are those of the nodes. ``targets`` has the rank of each target value, shape (n_rows, n_targets), for multi-output targets;
+    the deviations are then means over targets.
+    """
+    if targets is not None:
+        by_target = []
+        for t in range(targets.shape[1]):
+            numbered = rows._replace(g=np.ascontiguousarray(targets[rows.rows, t]))
+            by_target.append(measure_nodes(numbered, labels[:, t], None, criterion, records))
+        return _together(by_target)
+    n, value = records.shape[0], criterion.for_kernels(0, 0.0)
+    left, right, start, in_stop = (records[name].astype(kind) for name, kind in _FIELDS)
+    quantile, spread = np.empty(n), np.empty(n)
+    node_quantiles(value, rows, labels, left, right, start, in_stop, quantile, spread)
+    return Measured(quantile, spread)
+
+
+def _together(by_target: list[Measured]) -> Measured:
+    """Combine the measurements of single targets: stack the centers and average the spreads."""
+    centers, spreads = zip(*by_target, strict=True)
+    return Measured(np.stack(centers, axis=1), np.sum(spreads, axis=0) / len(spreads))
 
 
 def draft_tree(

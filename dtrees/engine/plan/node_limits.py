@@ -171,10 +171,6 @@ class StoredSums(NamedTuple):
         """The largest number of elements of a category in lists of sums."""
         return max(1, self.n_numbers)
 
-    def limits(self, rules: Rules, ids: NDArray[np.int32] | None = None) -> LimitsOfFit:
-        """Return the limits of trees whose nodes have these sums; ``ids`` are as for :class:`LimitsOfFit`."""
-        return LimitsOfFit(rules, self.n_classes, ids, self.targets)
-
 
 class LimitsOfFit:
     """The limits on splits and the stopping rules of the trees of a fit; the parts that all trees share are computed once.
@@ -182,15 +178,14 @@ class LimitsOfFit:
     Parameters
     ----------
     rules : Rules
-    n_classes : int
+    stored : StoredSums
+        The sums of the nodes.
     ids : ndarray of int32, optional
         The numbers of the columns to be searched. Callers that search no columns omit them.
-    targets : tuple of int
-        See :class:`~dtrees.engine.plan.plans.ForestPlan`.
     """
 
-    def __init__(self, rules: Rules, n_classes: int, ids: NDArray[np.int32] | None = None, targets: tuple[int, ...] = ()) -> None:
-        self._rules, self._n_classes, self._ids, self._targets = rules, n_classes, ids if rules.categorical else None, targets
+    def __init__(self, rules: Rules, stored: StoredSums, ids: NDArray[np.int32] | None = None) -> None:
+        self._rules, self._n_classes, self._targets, self._ids = rules, *stored, ids if rules.categorical else None
         self._criterion = criterion = criterion_of(rules)
         self._thresholds = RandomThreshold() if rules.random_splits else BestThreshold()
         # As in scikit-learn, a gain that is below the minimum only by a rounding error counts.

@@ -368,7 +368,7 @@ class Scoring(Protocol):
 
 @dataclass(frozen=True)
 class Dropout:
-    """Which earlier rounds are dropped while a round grows; see :mod:`dtrees.engine.plan.dropout`.
+    """Which earlier rounds are dropped while a round grows; see :mod:`dtrees.engine.shard.targets.dropout`.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class Open(Message):
         The number of trees that grow side by side; 0 for one at a time.
     least, most : int
         The range of the number of finished trees that the restored state may contain
-        (:meth:`~dtrees.engine.run.lasting.ShardsFit.catch_up`).
+        (:mod:`dtrees.engine.run.lasting`).
     edges : Edges or None
         The edges of zones of shards of rows, if they are known from an earlier epoch.
     """

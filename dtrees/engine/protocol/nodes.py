@@ -33,7 +33,6 @@ class Splits(NamedTuple):
     threshold: NDArray[np.float64]
     missing_left: NDArray[np.bool_]
     n_left: NDArray[np.int64]
-    left_sums: NDArray[np.int64]
 
     def take(self, which: NDArray[np.bool_]) -> Splits:
         """Return a subset of the splits."""
@@ -95,8 +94,8 @@ class PackedNodes(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, nodes: Nodes) -> PackedNodes:
-        """Return the packed form of nodes in preorder."""
+    def of(cls, nodes: Nodes, start: int) -> PackedNodes:
+        """Return the packed form of nodes in preorder, whose first place is ``start`` for the receiver."""
         records = nodes.records
         leaf = records["column"] < 0
         inner, leaves = records[~leaf], records[leaf]
@@ -109,7 +108,7 @@ class PackedNodes(NamedTuple):
             (leaves["in_stop"] - leaves["start"]).astype(np.uint32),
             n_outside if n_outside.any() else n_outside[:0],
             nodes.sums[leaf],
-            int(records["start"][0]),
+            start,
         )
 
     def unpacked(self) -> Nodes:

@@ -1,20 +1,17 @@
-"""Numbers, row ranges and block losses of the rows of a whole table that are spread over shards."""
+"""Numbers and row ranges of the rows of a whole table that are spread over shards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import BLOCK_ROWS, sums_by_block
 from dtrees.engine.protocol.exchange import Arrays
 
 #: The first row of each range and the row after its last: an array of shape (n, 2), or pairs.
 Ranges = NDArray[np.int64] | Sequence[tuple[int, int]]
-#: A row, and the losses of consecutive rows from it on, shape (n_parts, n).
-Chunk = tuple[int, NDArray[np.float64]]
 
 
 def rows_of(ranges: Ranges) -> NDArray[np.int64]:
@@ -77,58 +74,6 @@ class AllRows:
         for places, (own,) in zip(self.places, sent, strict=True):
             raw[:, places] = own
         return raw
-
-
-class BlockLosses(NamedTuple):
-    """Losses of rows: the numbers of whole blocks, their sums, shape (n, n_parts), and the losses of rows in incomplete blocks."""
-
-    block: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    chunks: list[Chunk]
-
-
-def in_blocks(by_part: Sequence[NDArray[np.float64] | None], ranges: NDArray[np.int64], n_rows: int) -> BlockLosses:
-    """Add up the losses of the rows in some ranges by whole blocks.
-
-    ``n_rows`` is the size of the table; ``by_part`` is as returned by
-    :meth:`~dtrees.engine.shard.targets.boosting_target.BoostingTarget.losses_by_part`.
-    """
-    blocks, sums, chunks, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], list[Chunk](), 0
-    for first, last in ranges.tolist():
-        begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
-        end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
-        for one, other in ((first, begin), (end, last)):
-            if one < other:
-                rows = slice(at + one - first, at + other - first)
-                chunks.append((one, np.stack([np.zeros(other - one) if part is None else part[rows] for part in by_part])))
-        if begin < end:
-            rows = slice(at + begin - first, at + end - first)
-            blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
-            sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
-        at += last - first
-    return BlockLosses(np.concatenate(blocks), np.concatenate(sums), chunks)
-
-
-def owners_of_blocks(ranges: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
-    """Return the shard that has the first row of each block.
-
-    Examples
-    --------
-    >>> ranges = [np.array([[0, 9000]]), np.array([[9000, 9010], [9020, 20000]]), np.array([[9010, 9020]])]
-    >>> owners_of_blocks(ranges, 20_000).tolist()
-    [0, 0, 1]
-    """
-    first, shard = np.concatenate(ranges)[:, 0], np.repeat(np.arange(len(ranges)), [some.shape[0] for some in ranges])
-    order = np.argsort(first)
-    return shard[order[np.searchsorted(first[order], np.arange(0, n_rows, BLOCK_ROWS), side="right") - 1]]
-
-
-def sum_chunks(chunks: Iterable[Chunk]) -> tuple[list[int], list[NDArray[np.float64]]]:
-    """Return the numbers of some blocks, and their sums, given all chunks of their losses."""
-    by_block: dict[int, list[NDArray[np.float64]]] = {}
-    for first, chunk in sorted(chunks, key=lambda one: one[0]):
-        by_block.setdefault(first // BLOCK_ROWS, []).append(chunk)
-    return list(by_block), [sums_by_block(list(np.concatenate(some, axis=1)))[0] for some in by_block.values()]
 
 
 def pure_in_all(pure: Sequence[NDArray[np.bool_]], first: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:

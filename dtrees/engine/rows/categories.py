@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import StoredSums
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import RouteBits, Splits
-from dtrees.engine.rows.steps import FindBars, Scanned
-from dtrees.engine.shard.node_search import NodeTable
+from dtrees.engine.rows.searcher import FindBars, Scanned
+from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
@@ -24,13 +24,12 @@ from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import THREAD_ROWS
-from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, as_words
 from dtrees.split.table.mmap_arrays import beside, forget
 from dtrees.split.zones.over_shards.categories import (
     ListedNodes,
     Lists,
-    Tally,
     find_sides,
     make_lists,
     make_tally,
@@ -90,7 +89,8 @@ class CategoryRows:
         self._place_of[self.ids] = np.arange(self.ids.shape[0])
         self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(self.ids.shape[0], columns.n_rows)
         list(threads.map(self._number, range(self.ids.shape[0])))
-        self._tallies: list[Tally] = []
+        most = (int(self._missing.max(initial=0)) + 1) * stored.per_category
+        self._tallies = [make_tally(most) for _ in range(threads.n_threads if self.ids.shape[0] else 0)]
 
     def _number(self, place: int) -> None:
         column, missing = int(self.ids[place]), self._missing[place]
@@ -126,8 +126,6 @@ class CategoryRows:
         order = np.argsort(first - last, kind="stable")
         tasks = np.ascontiguousarray(np.stack([first, last, column, np.arange(column.shape[0])], axis=1)[order])
         if places.shape[0]:
-            while len(self._tallies) < self._threads.n_threads:
-                self._tallies.append(make_tally((int(self._missing.max()) + 1) * per_category))
             codes, tallies = self._codes, self._tallies
             share_by_column(
                 self._threads, codes, tasks[:, 2],
@@ -191,8 +189,9 @@ class CategorySearch:
         most = int(n_codes.max(initial=0))
         self._values = np.empty((most, 1), np.float32)
         self._lists = make_lists(np.empty(0, np.int64), False)
-        self._tallies: list[Tally] = []
-        self._scratch: list[Scratch] = []
+        each = range(threads.n_threads if ids.shape[0] else 0)
+        self._scratch = [make_scratch(1, most, stored.n_numbers, categories=True, n_sums=stored.n_sums) for _ in each]
+        self._tallies = [make_tally((most + 1) * stored.per_category) for _ in each]
 
     def find_bars(self, message: FindBars, rules: Rules, sent: Sequence[Arrays], key: np.uint64 = _NO_KEY) -> NDArray[np.float64]:
         """Find the best splits of nodes, given the results of :meth:`CategoryRows.sum` of all shards; return their scores, -1.0 for none.
@@ -203,16 +202,12 @@ class CategorySearch:
         self._found = empty_candidates(message.node.shape[0] * k, message.sums.shape[1])
         if not k:
             return np.full(message.node.shape[0], -1.0)
-        while len(self._scratch) < self._threads.n_threads:
-            most = self._values.shape[0]
-            self._scratch.append(make_scratch(1, most, self._stored.n_numbers, categories=True, n_sums=self._stored.n_sums))
-            self._tallies.append(make_tally((most + 1) * self._stored.per_category))
         if rules.random_splits:  # random splits depend on the numbers of categories
             n_codes = self._values.shape[0]
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = self._stored.limits(rules, self._ids).of_tree(root.sums, root.exponents, root.slope, root.noise)
+        self._limits, _ = LimitsOfFit(rules, self._stored, self._ids).of_tree(root.sums, root.exponents, root.slope, root.noise)
         self._settle(sent)
         return self._search(message.drawn)
 
@@ -281,13 +276,5 @@ class CategorySearch:
             lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], offsets, words),
         )
         # The words of a set end with the last that is not 0.
-        n_words = np.array(
-            [_n_words(words[first : first + size]) for first, size in zip(offsets.tolist(), sizes.tolist(), strict=True)], np.int64
-        )
-        offset = np.concatenate([[0], np.cumsum(n_words)]).astype(np.int64)
-        return CategorySets(node.astype(np.int32), offset, words[places_of(offsets, n_words)])
-
-
-def _n_words(words: NDArray[np.uint32]) -> int:
-    some = np.flatnonzero(words)
-    return int(some[-1]) + 1 if some.shape[0] else 0
+        of_nodes = zip(node.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+        return CategorySets.of_words({i: np.trim_zeros(words[first : first + size], "b") for i, first, size in of_nodes})

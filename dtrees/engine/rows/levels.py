@@ -4,8 +4,6 @@ Every shard is the searcher of some columns. The names of payloads are: "sums" o
 searchers, to all shards; "flags" (the parts that may hold a better split), to all; "finer sums" and "finer flags" of parts with many rows;
 and "picked", the rows in these parts, to searchers. The steps from "finer sums" to "picked" are repeated for each further batch of flagged
 rows, with the number of the batch in the name. "further columns" is the result of a search in further columns, sent to all.
-
-For random thresholds, "ends" of columns and "sides" of thresholds replace those from "bars" to "picked".
 """
 
 from __future__ import annotations
@@ -15,15 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import words_of
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import Splits
-from dtrees.engine.rows import steps as s
 from dtrees.engine.rows.all_rows import pure_in_all
-from dtrees.engine.rows.rows_in_forest import RowsInForest, joined_ends
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searcher import Wanted
+from dtrees.engine.rows.searcher import FindBars, Levelled, Scanned, Wanted
 from dtrees.engine.shard.grower import Grower
 from dtrees.split.node.records import CANDIDATE, CONSTANT, Candidates, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
@@ -72,6 +67,7 @@ class Levels:
     shards : Shards
     rows : RowsInTree
         The rows of this shard.
+    tree : int
 
     Attributes
     ----------
@@ -79,13 +75,13 @@ class Levels:
         The sums that shards are to compute for the next level.
     """
 
-    def __init__(self, shards: Shards, rows: RowsInTree) -> None:
-        self.shards, self.rows = shards, rows
-        self.summed = s.Levelled(_NOTHING, _NOTHING)
+    def __init__(self, shards: Shards, rows: RowsInTree, tree: int) -> None:
+        self.shards, self.rows, self.tree = shards, rows, tree
+        self.summed = Levelled(_NOTHING, _NOTHING)
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # slots of the nodes searched last
         self._tasks, self._n_slots = np.empty((0, 4), np.int64), 0
-        self._searched: s.FindBars
+        self._searched: FindBars
         self._columns: Columns
 
     def _grain_for(self, n_rows: int) -> int:
@@ -125,18 +121,19 @@ class Levels:
 
     def _note(self, tasks: Sequence[tuple[int, ...]], summed: Sequence[tuple[int, int]], n_slots: int) -> None:
         pairs = np.array(summed, np.int64).reshape(-1, 2)
-        self.summed = s.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
+        self.summed = Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         self._tasks, self._n_slots = np.array(tasks, np.int64).reshape(-1, 4), n_slots
 
-    def open(self, grower: Grower, root: Root, columns: Columns) -> None:
+    def open(self, grower: Grower, root: Root) -> None:
         """Begin the search of the nodes whose sums were scheduled."""
-        nodes, self._columns = grower.to_search, columns
+        nodes = grower.to_search
+        self._columns = columns = Columns(self.shards, self.tree, grower.table.path[nodes])
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
         n_rows, sums, _ = grower.about(nodes)
-        self._searched = s.FindBars(root, self._tasks, self.summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
+        self._searched = FindBars(root, self._tasks, self.summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn(), columns.paths)
 
-    def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
+    def search(self, sent: list[Arrays]) -> Steps[tuple[Scanned, int, NDArray[np.intp]]]:
         """Find the best splits of the nodes being searched in this shard's columns, given the sums of all shards.
 
         Also return the number of rows that were scanned, and which nodes are leaves because their target is constant.
@@ -148,7 +145,7 @@ class Levels:
         bars[pure] = np.inf
         return (*(yield from self._scan(bars, self._searched.drawn)), pure)
 
-    def _scan(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[s.Scanned, int]]:
+    def _scan(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Steps[tuple[Scanned, int]]:
         """Find the best splits of nodes, given their sums and bars; also return the number of rows that were scanned."""
         shards, rows = self.shards, self.rows
         own = rows.flag(bars, drawn)
@@ -165,21 +162,21 @@ class Levels:
                 rows.searcher.scan((yield shards.step("picked" + of_batch, rows.pick(batch), shards.everyone)))
         return rows.best(), int(own.tasks[:, 3].sum())
 
-    def found(self, own: s.Scanned, flagged: int) -> Steps[Found]:
+    def found(self, own: Scanned, flagged: int) -> Steps[Found]:
         """Return the best splits that any searcher has found for the nodes, and record how many of their cells were flagged."""
         n_cells = int(self._searched.n_rows.sum()) * self.shards.plan.rules.columns_per_tree
         found, of_all = yield from self._best_of_all("level", own, flagged)
         self.shards.grain.note(of_all, n_cells)
         return found
 
-    def _best_of_all(self, name: str, own: s.Scanned, flagged: int = 0) -> Steps[tuple[Found, int]]:
+    def _best_of_all(self, name: str, own: Scanned, flagged: int = 0) -> Steps[tuple[Found, int]]:
         """Exchange the best splits and numbers of flagged rows; return the best splits over all searchers and the total number.
 
         Splits are sent as arrays of numbers: pickling and reading tuples of records takes six times as long.
         """
         arrays = own.candidates.records.view(np.uint8), own.candidates.left, own.above, *own.sets, np.array([flagged])
         every = yield self.shards.to_all(name, arrays)
-        scanned = [s.Scanned(Candidates(one[0].view(CANDIDATE), one[1]), one[2], CategorySets(*one[3:6])) for one in every]
+        scanned = [Scanned(Candidates(one[0].view(CANDIDATE), one[1]), one[2], CategorySets(*one[3:6])) for one in every]
         return self._best(scanned), sum(int(one[6][0]) for one in every)
 
     def search_rest(self, which: NDArray[np.int64]) -> Steps[Found]:
@@ -198,11 +195,11 @@ class Levels:
                 break
         return best.take(which), above[which], words
 
-    def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[s.Scanned]:
-        """Search the nodes in other columns; ``drawn`` is as for :class:`~dtrees.engine.rows.steps.FindBars`."""
+    def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[Scanned]:
+        """Search the nodes in other columns; ``drawn`` is as for :class:`~dtrees.engine.rows.searcher.FindBars`."""
         return (yield from self._scan(np.full(drawn.shape[0], -1.0), drawn))[0]
 
-    def _best(self, scanned: list[s.Scanned]) -> Found:
+    def _best(self, scanned: list[Scanned]) -> Found:
         n, n_sums = self._searched.sums.shape
         best, every = empty_candidates(n, n_sums), np.arange(n)
         for one in scanned:
@@ -211,42 +208,5 @@ class Levels:
         for one in scanned:
             mine = one.candidates.records["column"] == best.records["column"]
             above[mine] = one.above[mine]
-            words.update((i, some) for i, some in words_of(one.sets).items() if mine[i])
+            words.update((i, some) for i, some in one.sets.by_node.items() if mine[i])
         return best, above, words
-
-
-class RandomLevels(Levels):
-    """The search of the nodes of levels with random thresholds, for each node separately and without zones."""
-
-    rows: RowsInForest
-
-    def plan_root(self, n_rows: int) -> None:
-        """Schedule the search of the root."""
-        self.summed = s.Levelled(np.zeros(1, np.int64), np.zeros(1, np.int64))
-
-    def plan(self, grower: Grower, splits: Splits) -> None:
-        """Schedule the search of all new nodes that may be split."""
-        self.summed = s.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
-
-    def open(self, grower: Grower, root: Root, columns: Columns) -> None:
-        """Begin the search of the scheduled nodes."""
-        every, (n_rows, sums, _) = np.arange(grower.to_search.shape[0]), grower.about(grower.to_search)
-        tasks, (node, grain), n = np.stack([every, 0 * every - 1, 0 * every - 1, every], axis=1), self.summed, every.shape[0]
-        self._columns = columns
-        self._searched = s.FindBars(root, tasks, self.summed, n, node, n_rows, grain, sums, columns.drawn(), columns.paths)
-
-    def search(self, sent: list[Arrays]) -> Steps[tuple[s.Scanned, int, NDArray[np.intp]]]:
-        """Find the best random thresholds of nodes."""
-        self.rows.open_search(self._searched, sent)
-        scanned, pure = yield from self._try_thresholds(self._searched.drawn, self._searched.node)
-        return scanned, 0, np.flatnonzero(pure)
-
-    def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[s.Scanned]:
-        return (yield from self._try_thresholds(drawn))[0]
-
-    def _try_thresholds(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64] = _NOTHING) -> Steps[tuple[s.Scanned, NDArray[np.bool_]]]:
-        """Find the best random thresholds of the nodes being searched; return them, and which of ``nodes`` have a constant target."""
-        shards, rows = self.shards, self.rows
-        ends = joined_ends((yield shards.to_all("ends", rows.find_ends(drawn, nodes))))
-        sent = yield shards.step("sides", rows.sum_sides(ends), shards.everyone)
-        return rows.try_thresholds(sent), ends.pure

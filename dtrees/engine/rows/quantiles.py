@@ -64,7 +64,7 @@ def values_of(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads: Threads) -> Steps[NDArray[np.float64]]:
-    """Find the q-quantiles of non-empty groups together with the other shards; return those of this shard's groups, never -0.0.
+    """Find the q-quantiles of non-empty groups together with the other shards; none is -0.0.
 
     Group i is owned by shard ``i % n_shards``. ``n_values`` is the number of values over all shards and groups.
     """
@@ -74,7 +74,10 @@ def quantiles(grouped: Grouped, q: float, n_values: int, shards: Shards, threads
         sent = yield shards.to_all("bins", selection.choose(sent))
         n_values = selection.narrow(sent)
     sent = yield shards.step("rest", selection.rest(), shards.everyone)
-    return selection.finish(sent)
+    of_all = np.empty(grouped.bounds.shape[0] - 1)
+    for shard, found in enumerate((yield from shards.gather("quantiles", selection.finish(sent)))):
+        of_all[shard :: shards.n_shards] = found
+    return of_all
 
 
 def _merged(n_groups: int, sent: Sequence[Arrays]) -> list[NDArray[Any]]:

@@ -21,22 +21,13 @@ from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, side_by_side
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.all_rows import AllRows, in_order, rows_of
 from dtrees.engine.rows.categories import count_categories
-from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.whole import losses_of_blocks
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches, own_zone_map, sketch_columns
 from dtrees.engine.shard.shard import FitShard
+from dtrees.engine.shard.targets import scales
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.scales import (
-    BoostedRows,
-    ForestRows,
-    by_output,
-    find_boosted_rows,
-    find_forest_rows,
-    rows_trained_on,
-    weights_trained_on,
-)
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
@@ -83,7 +74,7 @@ class RowShard(FitShard):
 
     def _add_votes(self, first: int, trees: Sequence[Tree]) -> Steps[None]:
         for number, tree in enumerate(trees, first):
-            cast(RowsInForest, self.trees[0]).add_votes(number, tree)
+            self.trees[0].add_votes(number, tree)
         yield from ()
 
     def _boost(self, message: m.GrowTree) -> Steps[tuple[Tree, m.Losses | None]]:
@@ -120,7 +111,7 @@ class RowShard(FitShard):
         return (yield from losses_of_blocks(shards, self.trees[0], score))
 
     def _grow_trees(self, first: int, last: int) -> Steps[list[Tree]]:
-        programs, own = {}, cast(list[RowsInForest], self.trees)
+        programs, own = {}, self.trees
         for index, number in enumerate(range(first, last)):
             if index == len(own):
                 own.append(own[0].for_another_tree())
@@ -149,10 +140,9 @@ class RowShard(FitShard):
         of_rows = columns, self._zone_map, self._edges, shards, self._threads
         if isinstance(plan, BoostingPlan):
             self.target = BoostingTarget(plan, known, target, weight, self._ranges, n_rows, self._threads)
-            self.trees = [RowsInTree(self.target, *of_rows)]
         else:
             self.target = ForestTarget(plan, known, target, weight, self._ranges)
-            self.trees = [RowsInForest(self.target, *of_rows)]
+        self.trees = [RowsInTree(self.target, *of_rows)]
         if shards.shard:
             return m.Opened(0, self.initial)
         return m.Opened(0, self.initial, edges if message.edges is None else None, ranges)
@@ -169,16 +159,16 @@ class RowShard(FitShard):
 
     def _look_at_boosted(
         self, message: m.Open, ranges: Sequence[NDArray[np.int64]], target: NDArray[Any], weight: NDArray[np.float64] | None
-    ) -> list[BoostedRows]:
+    ) -> list[scales.BoostedRows]:
         plan, rows = cast(BoostingPlan, message.plan), [rows_of(own) for own in ranges]
-        found = find_boosted_rows(plan, target, weight, message.initial)
+        found = scales.find_boosted_rows(plan, target, weight, message.initial)
         initial, held_out = found.initial, found.held_out
-        targets = by_output(target), combine_weights(weight, plan.class_weight, target), rows
+        targets = scales.by_output(target), combine_weights(weight, plan.class_weight, target), rows
         if plan.scoring is not None:
-            train = rows_trained_on(held_out, targets[1])
+            train = scales.rows_trained_on(held_out, targets[1])
             self._scored_rows = AllRows(*targets, train if held_out is None else held_out)
         if plan.loss.takes_all_rows:
-            self._all_rows = AllRows(targets[0], weights_trained_on(target.shape[0], targets[1], held_out), rows)
+            self._all_rows = AllRows(targets[0], scales.weights_trained_on(target.shape[0], targets[1], held_out), rows)
         every = []
         for own in rows:
             start = initial if initial.ndim == 1 else initial[:, own]
@@ -188,9 +178,9 @@ class RowShard(FitShard):
 
 def _look_at_forest(
     message: m.Open, ranges: Sequence[NDArray[np.int64]], target: NDArray[Any], weight: NDArray[np.float64] | None
-) -> list[ForestRows]:
+) -> list[scales.ForestRows]:
     plan = cast(ForestPlan, message.plan)
-    found = find_forest_rows(plan, target, weight, np.concatenate([own[:, 0] for own in ranges]))
+    found = scales.find_forest_rows(plan, target, weight, np.concatenate([own[:, 0] for own in ranges]))
     before = np.split(found.before, np.cumsum([own.shape[0] for own in ranges])[:-1], axis=1)
     numbers = [found.numbers[rows_of(own)].astype(np.uint32) if plan.targets else found.numbers for own in ranges]
     return [found._replace(before=one, numbers=of_rows) for one, of_rows in zip(before, numbers, strict=True)]

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import StoredSums
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.rows.packed import add_up
-from dtrees.engine.rows.steps import FindBars, Scanned
+from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.records import Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
-from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
 from dtrees.split.zones.over_shards.records import (
@@ -40,6 +40,7 @@ from dtrees.split.zones.over_shards.records import (
 )
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
 from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
 
@@ -81,6 +82,57 @@ class NumberBuffer:
         if self._numbers.shape[0] < n:
             self._numbers = mapped(n, np.int64, self._large_pages)
         return self._numbers[:n]
+
+
+class Levelled(NamedTuple):
+    """Nodes to be summed, arrays of shape (n,); ``grain`` is the fineness of their sums."""
+
+    node: NDArray[np.int64]
+    grain: NDArray[np.int64]
+
+
+class FindBars(NamedTuple):
+    """Nodes whose best splits are to be found.
+
+    Attributes
+    ----------
+    root : Root
+    tasks : ndarray of int64, shape (n_summed, 4)
+        See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are positions among the nodes searched last.
+    summed : Levelled
+        The nodes whose sums shards have sent, in the order of ``tasks``.
+    n_slots : int
+        Number of slots, for these nodes and those of which only sums are needed.
+    node, n_rows, grain : ndarray of int64, shape (n_nodes,)
+        The nodes to be searched, their numbers of rows, and the fineness of their sums.
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+    drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
+        Which of the tree's columns are searched for each node; empty for all.
+    path : ndarray of uint64, shape (n_nodes,)
+        The identities of the nodes.
+    """
+
+    root: Root
+    tasks: NDArray[np.int64]
+    summed: Levelled
+    n_slots: int
+    node: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
+    grain: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    drawn: NDArray[np.bool_]
+    path: NDArray[np.uint64]
+
+
+class Scanned(NamedTuple):
+    """The best splits of nodes in a shard's columns, the next value above each cut (NaN if unknown), and sets of categories.
+
+    ``sets.node`` refers to positions in these arrays.
+    """
+
+    candidates: Candidates
+    above: NDArray[np.float64]
+    sets: CategorySets = NO_SETS
 
 
 class Wanted(NamedTuple):
@@ -133,9 +185,8 @@ class Searcher:
 
     Parameters
     ----------
-    zone_map : ZoneMap
-        The zone map of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
-    upper : ndarray of float64, shape (k, most parts)
+    edges : Edges
+        The edges of the zones of these columns.
     ids : ndarray of int32, shape (k,)
         The numbers of the columns in the table.
     places : ndarray of int64, shape (k,)
@@ -154,8 +205,7 @@ class Searcher:
 
     def __init__(
         self,
-        zone_map: ZoneMap,
-        upper: NDArray[np.float64],
+        edges: Edges,
         ids: NDArray[np.int32],
         places: NDArray[np.int64],
         layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
@@ -165,13 +215,13 @@ class Searcher:
         stored: StoredSums,
     ) -> None:
         self._stored, self._is_of_many = stored, stored.n_numbers > 0
-        # In the zone map, columns are numbered from 0.
-        self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
+        self._zone_map, self._upper, self._ids, self._places = searcher_zone_map(edges), edges.upper, ids, places
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
         self._buffers = buffers
-        self._scratch: list[Scratch] = []
+        of_scratch = MAX_PARTS, MAX_PARTS, stored.n_numbers
+        self._scratch = [make_scratch(*of_scratch, n_sums=stored.n_sums) for _ in range(threads.n_threads)]
         self._limits: SplitLimits
         self._message: FindBars
         self._chunks: NDArray[Any] | None
@@ -179,18 +229,13 @@ class Searcher:
         self._nodes: SearchedNodes
         self._flags: Flags
 
-    def _make_scratch(self) -> None:
-        while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._stored.n_numbers, n_sums=self._stored.n_sums))
-
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
-        self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
         self._message = message
         if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, self._stored.limits(rules).of_tree(root.sums, root.exponents, root.slope)[0]
+            self._limits_of, self._limits = tree, LimitsOfFit(rules, self._stored).of_tree(root.sums, root.exponents, root.slope)[0]
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars

@@ -19,38 +19,39 @@ Forests draw rows first, and count the draws of each class if a tree weighs clas
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import sets_of
 from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
-from dtrees.engine.outcome.values import pruned
-from dtrees.engine.plan.node_limits import StoredSums, constraints_of, noise_of
+from dtrees.engine.outcome.values import places_of_leaves, pruned
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, constraints_of, limited_splits, noise_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, Turn
-from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
+from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, DelegatedNodes, Splits
-from dtrees.engine.rows import steps as s
-from dtrees.engine.rows.leaf_rows import measure_means, share_leaves
-from dtrees.engine.rows.levels import Columns, Found, Levels, RandomLevels
-from dtrees.engine.rows.rows_in_forest import RowsInForest
-from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.whole import exponent_of, exponents_of, find_cuts, leaf_quantiles, leaf_steps
-from dtrees.engine.shard.grower import Grower
-from dtrees.engine.shard.targets.forest_target import factors_of_targets
+from dtrees.engine.rows.levels import Found, Levels
+from dtrees.engine.rows.random_levels import RandomLevels
+from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
+from dtrees.engine.rows.whole import LeafRows, exponent_of, find_cuts, leaf_means, leaf_quantiles, leaf_steps
+from dtrees.engine.shard.grower import Grower, NodeTable
+from dtrees.engine.shard.node_search import ShardColumns
+from dtrees.engine.shard.targets.forest_target import ForestTarget, factors_of_targets
 from dtrees.engine.shard.targets.scales import Derived
+from dtrees.engine.shard.tree_state import TreeState
 from dtrees.split.criteria.constraints import root_words
+from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Nodes, midpoint
+from dtrees.split.numbers.hashing import ROOT
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
+from dtrees.split.table.columns import Columns, make_bench, number_values, sort_float64
 from dtrees.split.zones.sums import size_shift
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 #: Largest number of rows of a node that is grown to its end by one shard.
 SENT_ROWS = 1024
-#: Number of values with which a row is sent if leaves are measured, besides its targets.
-_CELLS_MEASURED = 2
 #: Memory of an unfinished tree on a shard, in bytes: for each row (measured: 57, of which the order of rows takes 25, their draws 9 and
 #: their leaves 23), for each column with three sums (measured: 64,000 to 330,000 for 60k x 100 on five shards and 1M x 8 on two), and for
 #: each thread.
@@ -92,7 +93,7 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, memory: float) 
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(memory, FOREST_MIN_BYTES)) // of_tree))
 
 
-def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, s.KnownLeaves]]:
+def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, KnownLeaves]]:
     """Grow one tree; return it, and the numbers by which shards know its leaves.
 
     The parameters are those of :func:`dtrees.engine.shard.tree.tree_steps`.
@@ -103,29 +104,30 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
         rows.boosting.draw_by_gradient(tree - output, np.concatenate((yield from shards.gather("sizes", found)), axis=1))
     rows.boosting.derive(output)
     derived = yield from shards.gather("derived", rows.boosting.derived())
-    plan, exponents = shards.boosting, (yield from exponents_of(shards, rows, derived))
-    nodes, grown, known, noise = yield from grow_nodes(Levels(shards, rows), tree, derived, exponents, learning_rate=learning_rate)
+    plan = shards.boosting
+    exponents = (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
+    nodes, grown, known, noise = yield from grow_nodes(Levels(shards, rows, tree), derived, exponents, learning_rate=learning_rate)
     steps = None
     if plan.loss.measures_leaves:
-        steps = yield from leaf_quantiles(shards, rows, rows.find_leaves(grown, known), int(grown.n_node_samples[0]), output, cuts)
+        steps = yield from leaf_quantiles(shards, rows, LeafRows(rows, grown, known), int(grown.n_node_samples[0]), output, cuts)
     elif plan.separate_steps:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
-        steps = yield from leaf_steps(shards, rows, rows.find_leaves(grown, known), of_steps, plan.rules)
+        steps = yield from leaf_steps(shards, rows, LeafRows(rows, grown, known), of_steps, plan.rules)
     return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], known
 
 
-def forest_tree_steps(shards: Shards, rows: RowsInForest, number: int) -> Steps[Tree]:
+def forest_tree_steps(shards: Shards, rows: RowsInTree, number: int) -> Steps[Tree]:
     """Grow the tree with the given number."""
     plan, drawing = shards.forest, rows.forest.scales.drawing
     derived, exponents = yield from _drawn(shards, rows, number)
     rounded = 0 if drawing is None else drawing.n_draws * drawing.points.shape[0]
-    levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows)
-    nodes, tree, known, _ = yield from grow_nodes(levels, number, derived, exponents, rounded)
+    levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows, number)
+    nodes, tree, known, _ = yield from grow_nodes(levels, derived, exponents, rounded)
     measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
     return finish_tree(plan, nodes, exponents, tree, measured)[0]
 
 
-def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
+def _drawn(shards: Shards, rows: RowsInTree, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
     """Draw the rows of a tree; return the :class:`Derived` of each shard, and the exponents of targets and weights."""
     plan, factors = shards.forest, None
     if plan.balanced_subsample:
@@ -141,37 +143,14 @@ def _drawn(shards: Shards, rows: RowsInForest, number: int) -> Steps[tuple[list[
     return derived, (exponent, exponent)
 
 
-def leaf_means(shards: Shards, rows: RowsInForest, tree: Tree, known: s.KnownLeaves) -> Steps[Measured]:
-    """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves.
-
-    ``known`` has node numbers used by the shards, and the leaves of the tree that they stand for.
-    """
-    plan = shards.forest
-    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
-    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
-    sent = yield shards.step("leaves", rows.rows_of_leaves(tree, known, begins), shards.everyone)
-    found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
-    return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
-
-
-def _leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> s.KnownLeaves:
-    """Return the numbers by which shards know leaves of a tree, and the numbers of these leaves in the tree."""
-    leaf = np.flatnonzero(records["column"] < 0)
-    places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
-    numbers = np.array([known.get(place, -1) for place in places], np.int64)
-    mine = numbers >= 0
-    return numbers[mine], leaf[mine]
-
-
 def grow_nodes(
-    levels: Levels, tree: int, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
-) -> Steps[tuple[Nodes, Tree, s.KnownLeaves, float]]:
+    levels: Levels, derived: list[Derived], exponents: tuple[int, int], rounded: int = 0, learning_rate: float = 1.0
+) -> Steps[tuple[Nodes, Tree, KnownLeaves, float]]:
     """Return the nodes of a tree in preorder, its draft, the numbers by which shards know its leaves, and the gain of splits by chance.
 
     Parameters
     ----------
     levels : Levels
-    tree : int
     derived : list of Derived
         The :class:`Derived` of each shard.
     exponents : tuple of int
@@ -191,7 +170,7 @@ def grow_nodes(
     of_all, noise = added[:-1], noise_of(shards.plan.rules, n_in, added[:-1], int(added[-1]))
     of_root = of_all if constraints is None else np.concatenate([of_all, root_words(constraints)])
     root = Root(n_in, n_in, of_root, exponents, float(np.max([one[1] for one in sent])), shift, noise)
-    growth = _Growth(levels, tree, root)
+    growth = _Growth(levels, root)
     yield from growth.grow(sent)
     return growth.draft(learning_rate)
 
@@ -199,34 +178,37 @@ def grow_nodes(
 class _Growth:
     """The nodes of the current tree."""
 
-    def __init__(self, levels: Levels, tree: int, root: Root) -> None:
-        shards = levels.shards
-        self._levels, self._shards, self._tree, self._root = levels, shards, tree, root
-        self._grower = Grower(shards.plan, root, shards.sent_rows)
-        self._cells_of_row = StoredSums.of(shards.plan).cells_sent(shards.plan.rules)
-        # For nodes with a split: the next value above each cut, and the words of sets of categories.
-        self._above: dict[int, float] = {}
-        self._words: dict[int, NDArray[np.uint32]] = {}
+    def __init__(self, levels: Levels, root: Root) -> None:
+        self._levels, self._shards, self._tree, self._root = levels, levels.shards, levels.tree, root
+        rules, stored, table = self._shards.plan.rules, levels.rows.stored, NodeTable(root.sums.shape[0])
+        table.open(root.n_in, root.n_rows, ROOT, root.sums)
+        limits, most_splits = LimitsOfFit(rules, stored).of_tree(root.sums, root.exponents), limited_splits(rules, root.n_in)
+        self._grower = Grower(*limits, most_splits, rules.columns_per_tree, self._shards.sent_rows, table)
+        self._cells_of_row = stored.cells_sent(rules)
 
     def grow(self, every: list[Arrays]) -> Steps[None]:
         """Grow all nodes, given the payloads of all shards about the root: totals, slope and sums."""
         shards, grower, levels = self._shards, self._grower, self._levels
         while (nodes := grower.to_search).shape[0]:
-            levels.open(grower, self._root, Columns(shards, self._tree, grower.table.path[nodes]))
+            levels.open(grower, self._root)
             scanned, flagged, pure = yield from levels.search([one[2:] for one in every])
             every.clear()  # the memory is needed to receive the next sums
-            yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
+            above, words = yield from self._accept(nodes, (yield from levels.found(scanned, flagged)), pure)
             if (splits := grower.choose()) is None:
                 break
-            cut, sums = self._divide(splits)
+            at = np.searchsorted(nodes, splits.node)
+            above, sets = above[at], CategorySets.of_words({i: words[node] for i, node in enumerate(at.tolist()) if node in words})
+            cut, sums = self._divide(splits, above, sets)
             to_send = {shard: (*cut, *sums.get(shard, ())) for shard in shards.everyone}
             every = yield shards.step("sums", to_send, shards.everyone)
-            self._settle(splits, [s.Cut(*one[:2]) for one in every])
+            self._settle(splits, above, sets, [one[:2] for one in every])
         yield from self._grow_small()
         shards.grain.adapt()
 
-    def _accept(self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]) -> Steps[None]:
-        """Accept the best splits of nodes, except nodes with a constant target."""
+    def _accept(
+        self, nodes: NDArray[np.int64], best: Found, pure: NDArray[np.intp]
+    ) -> Steps[tuple[NDArray[np.float64], dict[int, NDArray[np.uint32]]]]:
+        """Accept the best splits of nodes, except nodes with a constant target; return the next values above the cuts, and the sets."""
         found, above, words = best
         found.records["status"][pure] = NO_SPLIT
         constant = self._grower.accept(nodes, found)
@@ -235,65 +217,104 @@ class _Growth:
             rest, above[at], more = yield from self._levels.search_rest(at)
             self._grower.accept(constant, rest)
             words |= more
-        self._words = {int(nodes[i]): some for i, some in words.items()}
-        self._above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
+        return above, words
 
-    def _divide(self, splits: Splits) -> tuple[s.Cut, dict[int, Arrays]]:
+    def _divide(self, splits: Splits, above: NDArray[np.float64], sets: CategorySets) -> tuple[Arrays, dict[int, Arrays]]:
         """Divide the rows of nodes on this shard, and sum some of the children."""
-        grower, nodes = self._grower, splits.node.tolist()
+        grower = self._grower
         middle = grower.places(splits.node)[0] + splits.n_left  # in the row partition that the whole table would have
         grower.table.divide(splits.node, splits.left, (middle, middle), self._shards.plan.rules.by_level)
         self._levels.plan(grower, splits)
-        sets = sets_of({i: self._words[node] for i, node in enumerate(nodes) if node in self._words})
         grower.sets.add(grower.records_of(splits.node), sets)
-        self._next_above = np.array([self._above[node] for node in nodes])
-        self._by_set = sets.node
-        return self._levels.rows.divide(splits, np.isnan(self._next_above), sets, self._levels.summed, self._root.shift)
+        return self._levels.rows.divide(splits, np.isnan(above), sets, self._levels.summed, self._root.shift)
 
-    def _settle(self, splits: Splits, cuts: list[s.Cut]) -> None:
-        """Set the thresholds of splits, after all shards have divided their nodes.
+    def _settle(self, splits: Splits, above: NDArray[np.float64], sets: CategorySets, cuts: Sequence[Arrays]) -> None:
+        """Set the thresholds of splits, after all shards have divided their nodes and sent what :meth:`.RowsInTree.divide` returns.
+
+        ``above`` has the next value above each cut, NaN where it is not known yet.
 
         Raises
         ------
         ShardsDisagree
         """
-        if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
+        if not np.array_equal(sum(n_left for n_left, _ in cuts), splits.n_left):
             raise ShardsDisagree(f"shards have divided nodes of tree {self._tree} otherwise than their splits say")
         thresholds = splits.threshold.copy()
         if not self._shards.plan.rules.random_splits:
-            above = np.where(np.isnan(self._next_above), np.min([cut.above for cut in cuts], axis=0), self._next_above)
+            above = np.where(np.isnan(above), np.min([found for _, found in cuts], axis=0), above)
             pairs = zip(splits.threshold.tolist(), above.tolist(), strict=True)
             thresholds = np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in pairs])
-        thresholds[self._by_set] = splits.threshold[self._by_set]  # codes of splits on categories, not thresholds
+        thresholds[sets.node] = splits.threshold[sets.node]  # codes of splits on categories, not thresholds
         self._grower.settle(splits.node, thresholds)
 
-    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, s.KnownLeaves, float]:
+    def draft(self, learning_rate: float) -> tuple[Nodes, Tree, KnownLeaves, float]:
         """Return the result of :func:`grow_nodes`."""
         plan, exponents = self._shards.plan, self._root.exponents
         divided = np.setdiff1d(np.arange(self._grower.n_nodes), self._grower.to_grow)  # by all shards
         start, stop, _ = self._grower.places(divided)
-        known = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
+        number_of = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
         tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
         if plan.rules.categorical:
             tree = tree.with_categories(self._grower.sets.of_tree(nodes.records, plan.rules))
-        return nodes, tree, _leaves_known(nodes.records, known), self._root.noise
-
-    def _grow_sent(self, groups: list[NDArray[np.int64]]) -> Steps[DelegatedNodes]:
-        """Send the rows of some nodes to the shards that grow them, and grow those of this shard."""
-        yield Turn(sum(int(self._grower.about(group)[0].sum()) for group in groups) * self._cells_of_row)
-        shards, grower, nodes = self._shards, self._grower, groups[self._shards.shard]
-        senders = shards.everyone if nodes.shape[0] else ()
-        sent = yield shards.step("delegated", self._levels.rows.send_rows(groups), senders)
-        if not nodes.shape[0]:
-            return NO_SUBTREES
-        about = s.GrowSent(self._tree, self._root, nodes, grower.table, grower.origin[nodes], grower.first_splits())
-        return self._levels.rows.grow_sent(about, sent)
+        leaf, first, last, _ = places_of_leaves(nodes.records)
+        numbers = np.array([number_of.get(place, -1) for place in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
+        mine = numbers >= 0
+        return nodes, tree, (numbers[mine], np.flatnonzero(leaf)[mine]), self._root.noise
 
     def _grow_small(self) -> Steps[None]:
         """Have small nodes grown to their ends by one shard each, in batches that fit the memory; attach all subtrees."""
-        shards, grower = self._shards, self._grower
-        for groups in grower.deal(self._tree, shards.n_shards, SHARED_CELLS * shards.n_shards // self._cells_of_row):
-            own = yield from self._grow_sent(groups)
+        shards, grower, rows, cells_of_row = self._shards, self._grower, self._levels.rows, self._cells_of_row
+        for groups in grower.deal(self._tree, shards.n_shards, SHARED_CELLS * shards.n_shards // cells_of_row):
+            yield Turn(sum(int(grower.about(group)[0].sum()) for group in groups) * cells_of_row)
+            mine = groups[shards.shard]
+            sent = yield shards.step("delegated", rows.send_rows(groups), shards.everyone if mine.shape[0] else ())
+            own = grow_sent(rows, self._tree, self._root, grower, mine, sent) if mine.shape[0] else NO_SUBTREES
+            del sent
             for nodes, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
                 grower.attach_delegated(nodes, grown)
+
+
+def grow_sent(rows: RowsInTree, tree: int, root: Root, grower: Grower, nodes: NDArray[np.int64], sent: Sequence[Arrays]) -> DelegatedNodes:
+    """Grow nodes to their ends, given the rows of each shard, as :meth:`.RowsInTree.send_rows` returns them.
+
+    Nodes with constant targets are leaves.
+    """
+    target, pool, n_columns = rows.target, rows.pool, rows.columns.n_columns
+    # The rows arrive by shard, then by node, and are reordered by node.
+    order = np.argsort(np.concatenate([np.repeat(np.arange(nodes.shape[0]), one[0]) for one in sent]), kind="stable")
+    n_rows, first, place = order.shape[0], 0, np.empty_like(order)
+    place[order] = np.arange(n_rows)
+    n_values = pool.shape[0] * n_rows
+    numbers = rows.sent_buffer.take(n_values + (n_columns * n_rows + 1) // 2)
+    values = numbers[:n_values].view(np.float64).reshape(-1, n_rows)
+    codes = numbers[n_values:].view(np.uint32)[: n_columns * n_rows].reshape(-1, n_rows)
+    for one in sent:
+        last = first + one[1].shape[1]
+        values[:, place[first:last]] = one[1]
+        first = last
+    g, h, pure_by = (np.concatenate([one[i] for one in sent]) for i in (2, 3, 4))
+    pure_by = pure_by[order] if pure_by.shape[0] else pure_by
+    several = g.reshape(n_rows, -1)[order] if isinstance(target, ForestTarget) and target.plan.targets else None
+    g = g[order] if several is None else np.arange(n_rows)
+    partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
+    columns = ShardColumns(_presort(values, pool, codes), np.arange(n_columns, dtype=np.int32), n_columns)
+    state = TreeState(columns, target.plan, target, pure_by, sums_zones=False)
+    state.open_nodes(tree, root, grower.table.extract(nodes), partition, pure_by, several, rows.threads)
+    return state.grow_nodes(grower.table.start[nodes], grower.origin[nodes], grower.first_splits())[1]
+
+
+def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], codes: NDArray[np.uint32]) -> Columns:
+    """Sort the columns of a pool in ascending order; other columns have no values, and meaningless codes.
+
+    Equivalent to :func:`~dtrees.split.table.columns.presort` for few rows, where the overhead around its sort kernels would take as long as
+    the sort. Distinct values overwrite ``values``.
+    """
+    keys, spare, counts = make_bench(values.shape[1])
+    distinct, offsets, at = values.reshape(-1), np.zeros(codes.shape[0] + 1, np.int64), 0
+    for column, all_values in zip(pool.tolist(), values, strict=True):
+        own = all_values.copy()
+        sort_float64(own.view(np.uint64), keys, spare, counts)
+        offsets[column + 1] = number_values(own, keys, codes[column], distinct[at:])
+        at += int(offsets[column + 1])
+    return Columns.of(codes, distinct[:at], offsets.cumsum())

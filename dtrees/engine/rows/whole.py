@@ -1,6 +1,7 @@
-"""Computations on the rows of all shards: sums in the order of one process, and leaf values that are measured on rows.
+"""Computations on the rows of all shards: sums in the order of one process, losses, and leaf values that are measured on rows.
 
-Sums are of absolute gradients, for the scales of fixed point, and of weights.
+Sums are of absolute gradients, for the scales of fixed point, and of weights. Means of leaves are sums of floats in row order, so each leaf
+must be summed in one place: every shard measures some of the leaves, and receives their rows from all others.
 """
 
 from __future__ import annotations
@@ -8,29 +9,100 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import BLOCK_ROWS
+from dtrees.engine.outcome.ending import measure_leaves
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, in_blocks, owners_of_blocks, sum_chunks
 from dtrees.engine.outcome.values import newton_steps
+from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.protocol.exchange import Shards, Steps
-from dtrees.engine.protocol.messages import Losses
-from dtrees.engine.rows.all_rows import in_blocks, owners_of_blocks, sum_chunks
-from dtrees.engine.rows.leaf_rows import LeafRows
+from dtrees.engine.protocol.exchange import Shards, Steps, Turn
+from dtrees.engine.protocol.messages import Losses, Measured
+from dtrees.engine.rows.all_rows import rows_of
 from dtrees.engine.rows.quantiles import Grouped, quantiles
-from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.rows.rows_in_tree import KnownLeaves, RowsInTree
 from dtrees.engine.shard.targets.scales import Derived, most_bits
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.tree.tree import Tree
 
 _EPSILON = 2.0**-52
 _LIMIT = 61
+#: Number of values with which a row is sent if leaves are measured, besides its targets.
+_CELLS_MEASURED = 2
+#: The number of rows of each leaf; then, leaf by leaf, the numbers of the rows in the table, their targets, and their weights if not all
+#: are 1.
+RowsOfLeaves = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]
 
 
-def exponents_of(shards: Shards, rows: RowsInTree, derived: list[Derived]) -> Steps[tuple[int, int]]:
-    """Return the exponents of the scales of gradients and hessians, the same as in one process."""
-    return (yield from exponent_of(shards, rows, derived, 0)), (yield from exponent_of(shards, rows, derived, 1))
+class LeafRows:
+    """A shard's rows in sample, ordered by leaf.
+
+    Parameters
+    ----------
+    rows : RowsInTree
+    tree : Tree
+        The tree that has been grown.
+    known : KnownLeaves
+    """
+
+    def __init__(self, rows: RowsInTree, tree: Tree, known: KnownLeaves) -> None:
+        node_of, leaves, partition = np.zeros(rows.columns.n_rows), np.flatnonzero(tree.children_left < 0), rows.partition
+        rows.add_values(tree, known, np.arange(tree.node_count, dtype=np.float64), node_of, outside=False)
+        number = np.zeros(int(leaves[-1]) + 1, np.uint16 if leaves.shape[0] <= 2**16 else np.int64)
+        number[leaves] = np.arange(leaves.shape[0])
+        self._rows, self._partition = rows, partition
+        self._leaf_of = number[node_of.astype(np.int64)]
+        self._order = np.argsort(self._leaf_of[partition.rows], kind="stable")  # places by leaf
+        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(self._leaf_of[partition.rows], minlength=leaves.shape[0]))])
+
+    def grouped(self, residuals: NDArray[np.float64]) -> Grouped:
+        """Return the residuals of the rows, grouped by leaf."""
+        rows, weights = self._partition.rows[self._order], self._rows.boosting.weights
+        return Grouped(residuals[rows], weights[rows] if weights.shape[0] else weights, self._bounds)
+
+    def rows_of(self, first: int, last: int, numbers: NDArray[np.uint32], target: NDArray[np.float64]) -> RowsOfLeaves:
+        """Return the number of rows of each leaf in a range, and the numbers of these rows in the table, their targets, and their weights.
+
+        ``numbers`` and ``target`` are for all rows of the shard.
+        """
+        places, h = self._order[self._bounds[first] : self._bounds[last]], self._partition.h
+        rows = self._partition.rows[places]
+        return np.diff(self._bounds[first : last + 1]), numbers[rows], target[rows], h[places] if h.shape[0] else h
+
+    def weights(self) -> NDArray[np.int64]:
+        """Return the total weight of the rows of each leaf."""
+        weights = self._rows.boosting.weights
+        return self._add_up(weights[self._partition.rows[self._order]]) if weights.shape[0] else np.diff(self._bounds)
+
+    def sums(self, hessian: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums of g and of a hessian, in fixed point, over the rows of each leaf, shape (n_leaves, 2)."""
+        return np.stack([self._add_up(self._partition.g[self._order]), self._add_up(hessian[self._partition.rows[self._order]])], axis=1)
+
+    def _add_up(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sums of values by leaf; the values are in the order of leaves."""
+        total = np.append(0, np.cumsum(values))
+        return total[self._bounds[1:]] - total[self._bounds[:-1]]
+
+    def add_deviations(
+        self, residuals: NDArray[np.float64], center: NDArray[np.float64], cut: float, totals: NDArray[np.float64], rows: slice
+    ) -> NDArray[np.float64]:
+        """Add the clipped deviations of residuals from the centers of their leaves to the totals of leaves, row by row.
+
+        ``rows`` selects some of the shard's rows; ``residuals`` has those of all.
+        """
+        in_sample, weights = self._rows.boosting.in_sample, self._rows.boosting.weights
+        totals, some = totals.copy(), slice(None) if in_sample is None else in_sample[rows]
+        leaf = self._leaf_of[rows][some].astype(np.int64)
+        deviations = np.minimum(np.maximum(residuals[rows][some] - center[leaf], -cut), cut)
+        if weights.shape[0]:
+            deviations *= weights[rows][some]
+        np.add.at(totals, leaf, deviations)
+        return totals
 
 
 def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], which: int) -> Steps[int]:
@@ -47,12 +119,7 @@ def exponent_of(shards: Shards, rows: RowsInTree, derived: Sequence[Derived], wh
         total = yield from sum_in_order(shards, rows, ("g", "h", "step")[which])
     if math.isfinite(total):
         return min(_LIMIT - math.frexp(total)[1], most)
-    exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
-    n = n_rows
-    while n > 0:
-        exponent -= 1
-        n >>= 1
-    return min(exponent, most)
+    return min(_LIMIT - math.frexp(max(one.largest[which] for one in derived))[1] - n_rows.bit_length(), most)
 
 
 def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
@@ -70,14 +137,15 @@ def sum_in_order(shards: Shards, rows: RowsInTree, what: str, counts: list[NDArr
 def losses_of_blocks(shards: Shards, rows: RowsInTree, score: float | None) -> Steps[Losses]:
     """Return the losses of blocks of which this shard has all rows, or has the first row."""
     target = rows.boosting
-    own = in_blocks(target.losses_by_part(slice(0, target.raw.shape[1])), shards.ranges[shards.shard], shards.n_rows)
-    owners = owners_of_blocks(shards.ranges, shards.n_rows)
-    chunks = {shard: tuple(one for one in own.chunks if owners[one[0] // BLOCK_ROWS] == shard) for shard in shards.everyone}
-    sent = yield shards.step("losses", cast(Any, chunks), shards.everyone)
-    block, sums = sum_chunks(one for some in sent for one in some)
-    weights = np.append(target.scales.weights, np.full(own.sums.shape[1] - 2, (yield from undrawn_weight(shards, rows))))
-    block_of_all = np.concatenate([own.block, np.array(block, np.int64)])
-    return Losses(np.concatenate([own.sums, np.array(sums).reshape(-1, own.sums.shape[1])]), weights, score, block_of_all)
+    by_part, own_ranges, n_rows = target.losses_by_part(slice(0, target.raw.shape[1])), shards.ranges[shards.shard], shards.n_rows
+    block, sums, chunks = in_blocks(by_part, own_ranges, n_rows)
+    owners, n_parts = owners_of_blocks(shards.ranges, n_rows), len(by_part)
+    to_send = {shard: tuple(one for one in chunks if owners[one[0] // BLOCK_ROWS] == shard) for shard in shards.everyone}
+    sent = yield shards.step("losses", cast(Any, to_send), shards.everyone)
+    others, more = sum_chunks(one for some in sent for one in some)
+    weights = np.append(target.scales.weights, np.full(n_parts - 2, (yield from undrawn_weight(shards, rows))))
+    blocks = np.concatenate([block, np.array(others, np.int64)])
+    return Losses(np.concatenate([sums, np.array(more).reshape(-1, n_parts)]), weights, score, blocks)
 
 
 def undrawn_weight(shards: Shards, rows: RowsInTree) -> Steps[float]:
@@ -97,7 +165,7 @@ def find_cuts(shards: Shards, rows: RowsInTree) -> Steps[tuple[float, ...] | Non
     if loss.cut_quantile is None:
         return None
     n_values, sizes = shards.n_rows * loss.n_outputs, Grouped(*rows.boosting.sizes())
-    return tuple((yield from _quantiles(shards, rows, sizes, loss.cut_quantile, n_values)).tolist())
+    return tuple((yield from quantiles(sizes, loss.cut_quantile, n_values, shards, rows.threads)).tolist())
 
 
 def leaf_quantiles(
@@ -109,28 +177,17 @@ def leaf_quantiles(
     """
     of_outputs = shards.boosting.loss.residual_quantiles
     assert of_outputs is not None
-    target, residuals = rows.boosting, rows.boosting.residuals(output)
-    own = leaves.grouped(residuals, target.weights)
-    values = yield from _quantiles(shards, rows, own, of_outputs[output], n_in)
+    residuals = rows.boosting.residuals(output)
+    values = yield from quantiles(leaves.grouped(residuals), of_outputs[output], n_in, shards, rows.threads)
     if cuts is None:
         return values
-    weights = yield from shards.gather("weights of leaves", leaves.weights(target.weights))
+    weights = yield from shards.gather("weights of leaves", leaves.weights())
     totals = np.zeros(values.shape[0])
-    add = partial(leaves.add_deviations, target.in_sample, residuals, target.weights, values, cuts[output])
+    add = partial(leaves.add_deviations, residuals, values, cuts[output])
     for shard, i in shards.by_ranges:  # a sum of floats depends on its order
         own_rows = rows.slice_of(i) if shard == shards.shard else slice(0)
         totals = yield from shards.of_one("deviations", shard, partial(add, totals, own_rows))
     return values + totals / np.sum(weights, axis=0)
-
-
-def _quantiles(shards: Shards, rows: RowsInTree, own: Grouped, quantile: float, n_values: int) -> Steps[NDArray[np.float64]]:
-    """Return a quantile of each group; each shard finds the quantiles of its own groups."""
-    owned = yield from quantiles(own, quantile, n_values, shards, rows.threads)
-    found = yield from shards.gather("quantiles", owned)
-    of_all = np.empty(sum(some.shape[0] for some in found))
-    for shard, some in enumerate(found):
-        of_all[shard :: shards.n_shards] = some
-    return of_all
 
 
 def leaf_steps(shards: Shards, rows: RowsInTree, leaves: LeafRows, exponents: tuple[int, int], rules: Rules) -> Steps[NDArray[np.float64]]:
@@ -138,3 +195,39 @@ def leaf_steps(shards: Shards, rows: RowsInTree, leaves: LeafRows, exponents: tu
     own = leaves.sums(rows.boosting.fix_steps(*exponents))
     sums = np.sum((yield from shards.gather("sums of leaves", own)), axis=0)
     return newton_steps(sums, exponents, rules)
+
+
+def leaf_means(shards: Shards, rows: RowsInTree, tree: Tree, known: KnownLeaves) -> Steps[Measured]:
+    """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves."""
+    plan, leaves, numbers = shards.forest, LeafRows(rows, tree, known), rows_of(shards.ranges[shards.shard]).astype(np.uint32)
+    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
+    own = {i: leaves.rows_of(*some, numbers, rows.forest.by_target) for i, some in enumerate(pairwise(begins.tolist()))}
+    sent = yield shards.step("leaves", own, shards.everyone)
+    found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
+    return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
+
+
+def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int64]:
+    """Divide leaves among shards so that each measures about the same number of rows; return the bounds of each shard's range of leaves.
+
+    Examples
+    --------
+    >>> share_leaves(np.array([3, 1, 1, 1, 4]), 2).tolist()
+    [0, 3, 5]
+    """
+    ends = np.cumsum(n_samples)
+    wanted = ends[-1] * np.arange(1, n_shards) // n_shards
+    return np.concatenate([[0], np.searchsorted(ends - n_samples // 2, wanted, side="right"), [n_samples.shape[0]]]).astype(np.int64)
+
+
+def measure_means(rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]], threads: Threads) -> Measured:
+    """Return the means and spreads of leaves, given their rows on each shard."""
+    counts = np.stack([one[0] for one in sent])
+    numbers, target, weight = (np.concatenate([one[i] for one in sent]) for i in range(1, 4))
+    leaf = np.concatenate([np.repeat(np.arange(counts.shape[1]), own) for own in counts])
+    order = np.lexsort((numbers, leaf))
+    stop = np.cumsum(counts.sum(axis=0))
+    h = weight[order] if weight.shape[0] else weight
+    rows = RowPartition(np.arange(order.shape[0], dtype=np.uint32), h, h)
+    return measure_leaves(rows, np.asfortranarray(target[order]), criterion_of(rules), stop - counts.sum(axis=0), stop, threads)

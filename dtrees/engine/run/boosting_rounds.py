@@ -15,16 +15,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.dropout import RoundWeights, weighted
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress, has_stalled, watch
 from dtrees.engine.protocol.messages import NO_SCORES, Executor, Scores
 from dtrees.engine.run.lasting import LastingBoosting, TreeLog
-from dtrees.engine.run.local_executor import LocalExecutor, LocalFit
+from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.saving import Saver, without_checkpoint
+from dtrees.engine.shard.targets.dropout import RoundWeights, weighted
 from dtrees.tree.tree import Tree
 
 Rounds = Sequence[Sequence[Tree]]
-Fit = LocalFit | LastingBoosting
+Fit = LocalExecutor | LastingBoosting
 
 
 #: Number of rounds whose evaluation sets are scored together if no caller waits for the scores; their rows are then read once.
@@ -92,7 +92,7 @@ def boost(
     by_row = initial is not None and initial.ndim == 2
     start = initial if found is None or by_row else found.initial
     bare = without_checkpoint(plan)
-    fit: Fit = LocalFit(executor, bare, start) if isinstance(executor, LocalExecutor) else LastingBoosting(executor, bare, start)
+    fit: Fit = executor.begin(bare, start) if isinstance(executor, LocalExecutor) else LastingBoosting(executor, bare, start)
     recalled = [] if log is None else log.recall()[::-1]
     initial = fit.initial
     rounds = [list(trees) for trees in previous]

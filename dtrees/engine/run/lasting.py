@@ -41,8 +41,8 @@ class TreeLog(Protocol):
         """Store the next tree."""
 
 
-class ShardsFit:
-    """Requests to the shards of a fit; all methods except ``wants_repair`` raise ShardsLost if shards are lost.
+class _Lasting(ABC):
+    """A fit over shards that continues if some are lost: they are replaced, all are restored to a common state, and the step is repeated.
 
     Parameters
     ----------
@@ -52,36 +52,24 @@ class ShardsFit:
         The most trees of a forest that grow at a time; 0 for boosting.
     """
 
-    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int) -> None:
-        self.wants_repair = executor.wants_repair
+    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
         self._executor, self._plan, self._n_side_by_side = executor, plan, n_side_by_side
-        self._fit, self._epoch = uuid.uuid4().hex, 0
+        self._fit, self._epoch, self._is_open = uuid.uuid4().hex, 0, False
         self._given: NDArray[np.float64] | None = None
         self._edges: Any = None
 
-    def repair(self) -> None:
-        """Replace lost or misplaced shards, and begin an epoch."""
-        self._executor.repair()
-        self._epoch += 1
-
-    def open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def _open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Open the fit; return the initial raw prediction of boosting, by default as the loss chooses, shape (K,)."""
         self._given = initial
-        opened = self._open(0, 0)
-        self._given = opened.initial if initial is None else initial
-        return opened.initial
+        found = self._lasting(self._open_shards).initial
+        self._given, self._is_open = found if initial is None else initial, True
+        return found
 
-    def catch_up(self, least: int, most: int) -> int:
-        """Bring all shards, in a new epoch, to the same state: that of a shard of columns that has finished ``least`` to ``most`` trees.
+    def _open_shards(self, least: int = 0, most: int = 0) -> m.Opened:
+        """Open the fit on all shards, and bring them to the same state: that of a shard of columns that has ``least`` to ``most`` trees.
 
-        Return the number of trees in that state. If no shard has one, all start from the beginning, and it is 0. The same holds for
-        dropout, as the node numbers of rows are not sent.
+        If no shard has such a state, all start from the beginning.
         """
-        if isinstance(self._plan, BoostingPlan) and self._plan.dropout is not None:
-            least = most + 1
-        return self._open(least, most).n_finished
-
-    def _open(self, least: int, most: int) -> m.Opened:
         by_rows, n = self._executor.places_rows, self._executor.n_shards
         given = [self._given, *([None] if by_rows else [self._given]) * (n - 1)]  # may be as large as a column
         about = self._n_side_by_side, least, most, self._edges
@@ -89,31 +77,6 @@ class ShardsFit:
         self._ranges = opened[0].ranges
         self._edges = opened[0].edges if self._edges is None else self._edges
         return opened[0]
-
-    def replay_tree(self, tree: Tree, place: int) -> None:
-        """Add the values of a finished tree, given its place in its round, to the predictions."""
-        self._send_all(m.Replay, tree, place)
-
-    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree of boosting."""
-        grown = self._grow(m.GrowTree, tree, output, learning_rate, score)
-        losses = [one.losses for one in grown if one.losses is not None]
-        return grown[0].trees[0], scores_of(losses) if losses else NO_SCORES
-
-    def grow_trees(self, first: int, last: int) -> list[Tree]:
-        """Grow the trees ``first`` to ``last - 1`` of a forest side by side."""
-        return self._grow(m.GrowTrees, first, last)[0].trees
-
-    def add_votes(self, first: int, trees: Sequence[Tree]) -> None:
-        """Have shards add the out-of-bag predictions of finished trees of a forest, from number ``first`` on, to their sums."""
-        self._send_all(m.AddVotes, first, trees)
-
-    def votes(self) -> m.Votes:
-        """Return the out-of-bag sums of all rows."""
-        if not self._executor.places_rows:  # all shards have the same
-            return self._send([m.CountVotes(self._fit, self._epoch)])[0]
-        votes, about = self._send_all(m.CountVotes), (self._ranges, self._executor.n_rows)
-        return m.Votes(in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about), votes[0].exponent)
 
     def _grow(self, kind: type[Message], *arguments: Any) -> list[m.Grown]:
         """Have all shards grow trees; return their replies.
@@ -136,19 +99,6 @@ class ShardsFit:
         replies = self._executor.send(dict(enumerate(messages)))
         return [replies[shard] for shard in range(len(messages))]
 
-
-class _Lasting(ABC):
-    """A fit that continues if shards are lost: they are replaced, all shards are restored to a common state, and the step is repeated."""
-
-    def __init__(self, executor: Executor, plan: BoostingPlan | ForestPlan, n_side_by_side: int = 0) -> None:
-        self._fit = ShardsFit(executor, plan, n_side_by_side)
-        self._is_open = False
-
-    def _open(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        found = self._lasting(lambda: self._fit.open(initial))
-        self._is_open = True
-        return found
-
     def _lasting(self, act: Callable[[], T]) -> T:
         """Run a function that changes nothing in the fit unless it succeeds, and repeat it until it does."""
         while True:
@@ -161,7 +111,8 @@ class _Lasting(ABC):
         """Replace lost or misplaced shards, and bring all to the state after the last finished tree; repeat until this succeeds."""
         while True:
             try:
-                self._fit.repair()
+                self._executor.repair()
+                self._epoch += 1
                 return self._catch_up() if self._is_open else None
             except ShardsLost:
                 continue
@@ -186,29 +137,32 @@ class LastingBoosting(_Lasting):
     initial : ndarray of float64, shape (K,)
     """
 
+    _plan: BoostingPlan
+
     def __init__(self, executor: Executor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
         super().__init__(executor, plan)
-        self._trees_per_round = plan.trees_per_round
         self._finished: list[tuple[Tree, int]] = []
         self.initial = self._open(initial)
 
     def _catch_up(self) -> None:
         wanted = len(self._finished)
-        for tree, place in self._finished[self._fit.catch_up(wanted, wanted) :]:
-            self._fit.replay_tree(tree, place)
+        least = wanted if self._plan.dropout is None else wanted + 1  # no state will do, as the node numbers of rows are not sent
+        for tree, place in self._finished[self._open_shards(least, wanted).n_finished :]:
+            self._send_all(m.Replay, tree, place)
 
     def replay_tree(self, tree: Tree, place: int) -> None:
         """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
-        self._lasting(lambda: self._fit.replay_tree(tree, place))
+        self._lasting(lambda: self._send_all(m.Replay, tree, place))
         self._finished.append((tree, place))
 
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree; see :func:`dtrees.engine.shard.tree.tree_steps`. With ``score``, compute the mean losses afterwards."""
-        if self._fit.wants_repair():
+        if self._executor.wants_repair():
             self._recover()
-        grown, scores = self._lasting(lambda: self._fit.grow_tree(tree, output, learning_rate, score))
-        self._finished.append((grown, tree % self._trees_per_round))
-        return grown, scores
+        grown = self._lasting(lambda: self._grow(m.GrowTree, tree, output, learning_rate, score))
+        self._finished.append((grown[0].trees[0], tree % self._plan.trees_per_round))
+        losses = [one.losses for one in grown if one.losses is not None]
+        return grown[0].trees[0], scores_of(losses) if losses else NO_SCORES
 
 
 class LastingForest(_Lasting):
@@ -227,10 +181,11 @@ class LastingForest(_Lasting):
         :func:`~dtrees.engine.rows.tree.trees_at_once`).
     """
 
+    _plan: ForestPlan
+
     def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int) -> None:
-        self._n_side_by_side = max(1, min(n_side_by_side, last - first))
-        super().__init__(executor, plan, self._n_side_by_side)
-        self._plan, self._first, self._last = plan, first, last
+        super().__init__(executor, plan, max(1, min(n_side_by_side, last - first)))
+        self._first, self._last = first, last
         self._trees: list[Tree] = []
         self._n_added = 0  # number of trees in the out-of-bag sums of shards
 
@@ -259,15 +214,15 @@ class LastingForest(_Lasting):
         def grow() -> ForestResult:
             self._add_votes()
             while self._next < self._last:
-                if self._fit.wants_repair():
+                if self._executor.wants_repair():
                     self._recover()
-                for tree in self._fit.grow_trees(self._next, min(self._next + self._n_side_by_side, self._last)):
+                for tree in self._grow(m.GrowTrees, self._next, min(self._next + self._n_side_by_side, self._last))[0].trees:
                     if self._next < self._last:
                         if log is not None:
                             log.keep(tree, NO_SCORES)
                         take(tree)
                 self._add_votes()
-            return ForestResult(self._trees, *(self._fit.votes() if self._plan.out_of_bag else ()))
+            return ForestResult(self._trees, *(self._votes() if self._plan.out_of_bag else ()))
 
         if self._plan.out_of_bag or self._next < self._last:
             self._open()
@@ -279,11 +234,18 @@ class LastingForest(_Lasting):
         return self._first + len(self._trees)
 
     def _catch_up(self) -> None:
-        self._n_added = self._fit.catch_up(self._n_added, len(self._trees))
+        self._n_added = self._open_shards(self._n_added, len(self._trees)).n_finished
         self._add_votes()
 
     def _add_votes(self) -> None:
         """Have shards add the out-of-bag predictions of finished trees to their sums."""
         if self._plan.out_of_bag and self._n_added < len(self._trees):
-            self._fit.add_votes(self._first + self._n_added, self._trees[self._n_added :])
+            self._send_all(m.AddVotes, self._first + self._n_added, self._trees[self._n_added :])
             self._n_added = len(self._trees)
+
+    def _votes(self) -> m.Votes:
+        """Return the out-of-bag sums of all rows."""
+        if not self._executor.places_rows:  # all shards have the same
+            return self._send([m.CountVotes(self._fit, self._epoch)])[0]
+        votes, about = self._send_all(m.CountVotes), (self._ranges, self._executor.n_rows)
+        return m.Votes(in_order([one.sums for one in votes], *about), in_order([one.counts for one in votes], *about), votes[0].exponent)

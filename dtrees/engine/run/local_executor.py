@@ -53,7 +53,9 @@ def note_compilation(sparse: bool = False) -> None:
 
 
 class LocalExecutor:
-    """One shard with all columns, in this process.
+    """One shard with all columns, in this process. It grows each tree of boosting and adds it to the predictions in one call.
+
+    Trees of very wide tables are grown by levels, in several calls.
 
     Parameters
     ----------
@@ -71,48 +73,31 @@ class LocalExecutor:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
 
-    def begin(self, plan: BoostingPlan | ForestPlan, initial: NDArray[np.float64] | None = None) -> Shard:
-        """Begin a fit; return the shard."""
+    def begin(self, plan: BoostingPlan | ForestPlan, initial: NDArray[np.float64] | None = None) -> LocalExecutor:
+        """Begin a fit; ``initial`` is the initial raw prediction, shape (K,), or that of each row, shape (K, n_rows)."""
         self.shard.begin(Shards(plan, "", 0, 0, 1, self.n_rows, self.n_columns), initial, self._n_trees)
-        return self.shard
+        return self
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The initial raw prediction of boosting, shape (K,)."""
+        return self.shard.initial
+
+    def replay_tree(self, tree: Tree, place: int) -> None:
+        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
+        alone(self.shard.replay_tree(tree, place))
+
+    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
+        """Grow a tree of boosting; with ``score``, compute the mean losses afterwards."""
+        shard, rows = self.shard, self.shard.trees[0]
+        grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
+        return grown, scores_of([rows.boosting.losses(0, self.n_rows)]) if score else NO_SCORES
 
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.shard.close()
-
-
-class LocalFit:
-    """Boosting on a table in this process: the shard grows each tree and adds it to the predictions in one call.
-
-    Trees of very wide tables are grown by levels, in several calls.
-
-    Parameters
-    ----------
-    executor : LocalExecutor
-    plan : BoostingPlan
-    initial : ndarray of float64, shape (K,) or (K, n_rows), optional
-        The initial raw prediction, for all rows or for each.
-
-    Attributes
-    ----------
-    initial : ndarray of float64, shape (K,)
-    """
-
-    def __init__(self, executor: LocalExecutor, plan: BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
-        self._shard, self._n_rows = executor.begin(plan, initial), executor.n_rows
-        self._rows, self.initial = self._shard.trees[0], self._shard.initial
-
-    def replay_tree(self, tree: Tree, place: int) -> None:
-        """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
-        alone(self._shard.replay_tree(tree, place))
-
-    def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        """Grow a tree; with ``score``, compute the mean losses afterwards."""
-        shard, rows = self._shard, self._rows
-        grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
-        return grown, scores_of([rows.boosting.losses(0, self._n_rows)]) if score else NO_SCORES
 
 
 def grow_forest(

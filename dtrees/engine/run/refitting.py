@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import measure_leaves, measure_nodes
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures, put_in_order
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures, put_in_order
 from dtrees.engine.outcome.scoring import scores_of
+from dtrees.engine.outcome.values import places_of_leaves
 from dtrees.engine.plan.node_limits import criterion_of, n_sums_of, noise_of, scaled, squares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.protocol.messages import Measured
@@ -79,12 +79,6 @@ class _Placed(NamedTuple):
         """Return the sums of each record's rows, a column for each of the amounts, which are by row."""
         before = [np.concatenate([[0], np.cumsum(one[self.rows])]) for one in amounts]
         return np.stack([one[self.records["stop"]] - one[self.records["start"]] for one in before], axis=1)
-
-    @property
-    def of_leaves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where the rows of each leaf begin and end."""
-        leaves = self.records[self.records["column"] < 0]
-        return leaves["start"].astype(np.int64), leaves["stop"].astype(np.int64)
 
 
 def _followed(target: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -182,7 +176,7 @@ def refit_boosting(
         for i, output, leaf in _by_rounds(target.shape[0], len(groups[0]), len(groups), leaves_of):
             tree, number = groups[output][i], i * len(groups) + output
             prepared, placed = rows.start(number, output), _Placed.of(tree, leaf, rows.in_sample)
-            start, stop = placed.of_leaves
+            _, start, stop, _ = places_of_leaves(placed.records)
             measured = rows.measure_leaves(output, placed.rows, start, stop) if measures(plan) else None
             made[output][i] = tree = _with_new_values(plan, decay, tree, placed, prepared, measured)
             of_leaf = tree.value[(tree.children_left < 0) & (placed.at >= 0), 0]
@@ -212,7 +206,7 @@ def refit_forest(
                 h = prepared.h[placed.rows if prepared.h.shape[0] else placed.rows[:0]]
                 in_order = RowPartition(placed.rows, prepared.g[placed.rows], h)
                 if criterion.measured == "leaves":
-                    measured = measure_leaves(in_order, rows.by_target, criterion, *placed.of_leaves, threads)
+                    measured = measure_leaves(in_order, rows.by_target, criterion, *places_of_leaves(placed.records)[1:3], threads)
                 else:
                     measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, placed.records)
             made.append(_with_new_values(plan, decay, trees[number], placed, prepared, measured))

@@ -58,18 +58,12 @@ _Ready = tuple[_Kernel, WorkPool, list[Task]]
 
 
 class SubtreeRunner(Runner):
-    """Threads that grow subtrees, and their buffers. Used by one message at a time, always with the same threads.
+    """Threads that grow subtrees of dense tables, and their buffers."""
 
-    Parameters
-    ----------
-    columns : Columns
-        All columns of the table.
-    """
-
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, threads: Threads, by_turns: bool = False) -> None:
         self._columns = columns
         self._awaited: list[Wanted] = []  # kernels that a helper compiles
-        super().__init__(columns)
+        super().__init__(columns, threads, by_turns)
 
     def forget(self) -> None:
         """Free all buffers."""
@@ -89,7 +83,7 @@ class SubtreeRunner(Runner):
         super()._forget_scratch()
         self._tasks, self._made_for = [], ()
 
-    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
+    def grow(self, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`Runner.grow`.
 
         While a helper compiles the search of large nodes, trees of small tables are grown in one block; while it compiles the search of
@@ -101,29 +95,29 @@ class SubtreeRunner(Runner):
             most_rows = max(in_stop - start for start, in_stop, _, _ in assignment.roots.places)
             n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
             ready = self._prepare(n_threads, assignment)
-        work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
+        work_pool = self._run(n_threads, assignment, cast(_Ready, ready))
         reuses_buffers = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
         if not reuses_buffers:
             self._work_pool, self._made_for = None, ()
         return [grown(work_pool, i, copy=assignment.keep and reuses_buffers) for i in range(len(assignment.roots.places))]
 
-    def search(self, threads: Threads, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
+    def search(self, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
         """Search the nodes of a level; return the best candidates and the slots of all nodes of the assignment."""
         n, ready = len(assignment.roots.places), self._prepare(n_threads, assignment)
-        work_pool = self._run(threads, n_threads, assignment, cast(_Ready, ready))
+        work_pool = self._run(n_threads, assignment, cast(_Ready, ready))
         return work_pool.found.take(slice(0, n)), work_pool.places["slot"][:n].copy()
 
-    def _run(self, threads: Threads, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
+    def _run(self, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
         """Have threads do the tasks of a work pool."""
         kernel, work_pool, tasks = ready
         self._budget = assignment.context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
-            threads.run_interruptibly(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
+            self.threads.run_interruptibly(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
         elif n_threads == 1:
             kernel(self._columns, work_pool, tasks[0])
         else:
-            threads.together(
+            self.threads.together(
                 n_threads,
                 lambda thread: kernel(self._columns, work_pool, tasks[thread]),
                 lambda: wait_for_work_pool(work_pool.control),

@@ -14,18 +14,110 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets
-from dtrees.engine.plan.node_limits import StoredSums, limited_splits
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.protocol.messages import Root
+from dtrees.engine.outcome.values import splits_of_categories
+from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
-from dtrees.engine.shard.node_search import NodeTable
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
-from dtrees.split.node.limits import may_be_split, node_weight
+from dtrees.split.node.limits import NodeLimits, SplitLimits, may_be_split, node_weight
 from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
-from dtrees.split.numbers import hashing
+from dtrees.split.numbers.hashing import child_paths
+from dtrees.tree.category_sets import CategorySets
+
+#: Where the rows in sample of nodes end, and where all of their rows end.
+Stops = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class NodeTable:
+    """The places and properties of the nodes of the current tree. Grows as nodes are added."""
+
+    def __init__(self, n_sums: int) -> None:
+        self.start = np.zeros(64, np.int64)
+        self.in_stop = np.zeros(64, np.int64)
+        self.stop = np.zeros(64, np.int64)
+        self.depth = np.zeros(64, np.int64)
+        self.path = np.zeros(64, np.uint64)
+        self.sums = np.zeros((64, n_sums), np.int64)
+
+    def open(self, n_in: int, n_rows: int, path: np.uint64, sums: NDArray[np.int64]) -> None:
+        """Begin another tree, whose root has all rows."""
+        self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
+        self.path[0], self.sums[0] = path, sums
+
+    def divide(self, nodes: NDArray[np.int64], left: NDArray[np.int64], left_stops: Stops, by_level: bool = False) -> None:
+        """Add the children of nodes, without their sums. The children ``left`` end at the given places; the right ones follow them.
+
+        ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
+        """
+        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
+        self.reserve(int(right.max(initial=0)) + 1)
+        start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
+        self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
+        self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
+        self.depth[left] = self.depth[right] = self.depth[nodes] + 1
+        self.path[left] = child_paths(path, np.zeros(n, np.int64))
+        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
+
+    def extract(self, nodes: NDArray[np.int64]) -> NodeTable:
+        """Return a separate table of some nodes, whose rows follow each other there.
+
+        Node 0 of that table has the rows of all these nodes, which come after it.
+        """
+        one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
+        one.reserve(nodes.shape[0] + 1)
+        stop = np.cumsum(self.stop[nodes] - self.start[nodes])
+        moved = stop - self.stop[nodes]
+        one.in_stop[0] = one.stop[0] = (self.stop[nodes] - self.start[nodes]).sum()
+        one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
+        for name in ("depth", "path", "sums"):
+            getattr(one, name)[mine] = getattr(self, name)[nodes]
+        return one
+
+    def reserve(self, n: int) -> None:
+        """Allocate ``n`` nodes."""
+        size = self.start.shape[0]
+        if n > size:
+            for name, array in vars(self).items():
+                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
+                larger[:size] = array
+                setattr(self, name, larger)
+
+
+class KnownSets:
+    """Sets of categories, found by the places of the nodes' rows in the row partition of the whole table.
+
+    The place identifies a node, as no two split nodes have the same.
+
+    Examples
+    --------
+    >>> known = KnownSets()
+    >>> splits = np.array([(0, 9), (9, 12)], [("start", np.int64), ("in_stop", np.int64)])
+    >>> known.add(splits, CategorySets.of(np.array([1]), [np.array([3])]))
+    >>> len(known.sets)
+    1
+    """
+
+    def __init__(self) -> None:
+        self.sets: dict[tuple[int, int], NDArray[np.uint32]] = {}
+
+    def add(self, records: NDArray[Any], sets: CategorySets) -> None:
+        """Store the sets of nodes, given the records that ``sets.node`` refers to."""
+        for i, words in sets.by_node.items():
+            self.sets[_place(records[i])] = words
+
+    def lacking(self, records: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the indices of the records whose sets are not known yet."""
+        return np.array([i for i in range(records.shape[0]) if _place(records[i]) not in self.sets], np.int64)
+
+    def of_tree(self, records: NDArray[Any], rules: Rules) -> CategorySets:
+        """Return the sets of a tree with categorical columns, given the records of all its nodes."""
+        node = splits_of_categories(records, rules)[0]
+        return CategorySets.of_words({int(i): self.sets[_place(records[i])] for i in node.tolist()})
+
+
+def _place(record: Any) -> tuple[int, int]:
+    return int(record["start"]), int(record["in_stop"])
 
 
 class Grower:
@@ -33,12 +125,16 @@ class Grower:
 
     Parameters
     ----------
-    plan : ForestPlan or BoostingPlan
-    root : Root
+    limits : SplitLimits
+    stops : NodeLimits
+    most_splits : int
+        The largest number of splits, 0 if it is not limited.
+    n_columns : int
+        The number of columns of the tree.
     subtree_rows : int
-        Nodes of up to this many rows are grown to their end by one shard.
-    table : NodeTable, optional
-        The node table of the tree with the root in it, if a shard has one.
+        Nodes of up to this many rows are grown to their end by one shard, or one thread.
+    table : NodeTable
+        The nodes of the tree, with the root.
 
     Attributes
     ----------
@@ -56,24 +152,18 @@ class Grower:
         Records of subtrees grown by one shard, and their rows out of sample.
     """
 
-    def __init__(self, plan: ForestPlan | BoostingPlan, root: Root, subtree_rows: int, table: NodeTable | None = None) -> None:
-        rules = plan.rules
-        self._limits, self._stops = StoredSums.of(plan).limits(rules).of_tree(root.sums, root.exponents)
-        self._most_splits = limited_splits(rules, root.n_in)
-        self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # the first known splits
-        self._subtree_rows = subtree_rows
-        self._n_columns = rules.columns_per_tree
-        self.n_drawn = min(self._stops.max_features, self._n_columns)
-        self.n_nodes = 1
-        if table is None:
-            table = NodeTable(root.sums.shape[0])
-            table.open(root.n_in, root.n_rows, hashing.ROOT, root.sums)
-        self.table = table
+    def __init__(
+        self, limits: SplitLimits, stops: NodeLimits, most_splits: int, n_columns: int, subtree_rows: int, table: NodeTable
+    ) -> None:
+        self._limits, self._stops, self._most_splits, self._n_columns = limits, stops, most_splits, n_columns
+        self._first, self._n_first = np.zeros(most_splits, RANKED), 0  # the first known splits
+        self._subtree_rows, self.table = subtree_rows, table
+        self.n_drawn, self.n_nodes = min(stops.max_features, n_columns), 1
         self._records = np.zeros(64, NODE)  # without places, which the table has
         # Only if leaves are limited: the origin of each node, and the rank of its split, if it has one.
         self.origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
         self.origin[:1] = origins(1)
-        self._found = empty_candidates(64, root.sums.shape[0])
+        self._found = empty_candidates(64, table.sums.shape[1])
         self._pending: list[int] = []  # nodes with a split
         self._subtrees: dict[int, Nodes] = {}
         self.to_grow: list[int] = []
@@ -138,7 +228,7 @@ class Grower:
         self.n_nodes += 2 * node.shape[0]
         self._reserve(self.n_nodes)
         found, left_sums = self._found.records[node], self._found.left[node]
-        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
+        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"])
         records, table, right = self._records, self.table, left + 1
         records["left"][node], records["right"][node] = left, right
         for name in ("column", "threshold", "missing_left", "gain"):

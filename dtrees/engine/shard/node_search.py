@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
+from dtrees.engine.shard.grower import NodeTable
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
@@ -20,7 +21,6 @@ from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
-from dtrees.split.numbers.hashing import child_paths
 from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
@@ -33,65 +33,6 @@ from dtrees.split.zones.sums import MAX_PACKED_ROWS
 _NOTHING = np.empty(0, np.int64)
 #: The depth of nodes of a level that are not searched.
 _NOT_SEARCHED = np.iinfo(np.int64).max
-
-
-#: Where the rows in sample of nodes end, and where all of their rows end.
-Stops = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class NodeTable:
-    """The places and properties of the nodes of the current tree. Grows as nodes are added."""
-
-    def __init__(self, n_sums: int) -> None:
-        self.start = np.zeros(64, np.int64)
-        self.in_stop = np.zeros(64, np.int64)
-        self.stop = np.zeros(64, np.int64)
-        self.depth = np.zeros(64, np.int64)
-        self.path = np.zeros(64, np.uint64)
-        self.sums = np.zeros((64, n_sums), np.int64)
-
-    def open(self, n_in: int, n_rows: int, path: np.uint64, sums: NDArray[np.int64]) -> None:
-        """Begin another tree, whose root has all rows."""
-        self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
-        self.path[0], self.sums[0] = path, sums
-
-    def divide(self, nodes: NDArray[np.int64], left: NDArray[np.int64], left_stops: Stops, by_level: bool = False) -> None:
-        """Add the children of nodes, without their sums. The children ``left`` end at the given places; the right ones follow them.
-
-        ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
-        """
-        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
-        self.reserve(int(right.max(initial=0)) + 1)
-        start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
-        self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
-        self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
-        self.depth[left] = self.depth[right] = self.depth[nodes] + 1
-        self.path[left] = child_paths(path, np.zeros(n, np.int64))
-        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
-
-    def extract(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
-        """Return a separate table of some nodes, whose rows follow each other there, and the shift of each node's places.
-
-        Node 0 of that table has the rows of all these nodes, which come after it.
-        """
-        one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
-        one.reserve(nodes.shape[0] + 1)
-        stop = np.cumsum(self.stop[nodes] - self.start[nodes])
-        moved = stop - self.stop[nodes]
-        one.in_stop[0] = one.stop[0] = (self.stop[nodes] - self.start[nodes]).sum()
-        one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
-        for name in ("depth", "path", "sums"):
-            getattr(one, name)[mine] = getattr(self, name)[nodes]
-        return one, moved
-
-    def reserve(self, n: int) -> None:
-        """Allocate ``n`` nodes."""
-        size = self.start.shape[0]
-        if n > size:
-            for name, array in vars(self).items():
-                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
-                larger[:size] = array
-                setattr(self, name, larger)
 
 
 class NodeSearch:
@@ -120,7 +61,7 @@ class NodeSearch:
 
     def open(
         self,
-        workspace: Workspace,
+        runner: Runner,
         pool: NDArray[np.int32],
         nodes: NodeTable,
         levels: NDArray[np.int64],
@@ -133,7 +74,7 @@ class NodeSearch:
 
         Parameters
         ----------
-        workspace : Workspace
+        runner : Runner
         pool : ndarray of int32
             The columns of the table that the tree may use.
         nodes : NodeTable
@@ -154,15 +95,15 @@ class NodeSearch:
         self.by_sums = self._may_sum and inherit and int(nodes.in_stop[0]) < MAX_PACKED_ROWS and self.places.shape[0] > 0
         self._pool = pool if shard_columns.ids.shape[0] == shard_columns.n_columns_total else self.places.astype(np.int32)
         self._last_level = _NOTHING, _NOTHING
-        self._begin: tuple[Any, ...] | None = workspace, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
+        self._begin: tuple[Any, ...] | None = runner, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     def _sums(self) -> ZoneSums:
         """Return the zone sums of the tree, which are created on first use."""
         if self._begin is not None:
-            (workspace, categorical, tree), self._begin = self._begin, None
+            (runner, categorical, tree), self._begin = self._begin, None
             if self._zone_sums is None or categorical != self._categorical:
                 self._categorical = categorical
-                self._zone_sums = ZoneSums(self._shard_columns.zone_map(workspace.threads, categorical), workspace.threads)
+                self._zone_sums = ZoneSums(self._shard_columns.zone_map(runner.threads, categorical), runner.threads)
             self._zone_sums.start(*tree)
         assert self._zone_sums is not None
         return self._zone_sums
@@ -171,7 +112,7 @@ class NodeSearch:
         """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of so many splits, 0 if these are not limited."""
         return self._sums().sum_slots(n_threads, self._shard_columns.ids, most_splits=most_splits)
 
-    def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
+    def scratch_for(self, thread: int, runner: Runner, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread, large enough for any node of the tree."""
         n_sums, levels, categories = self._nodes.sums.shape[1], self._levels, limits.categories.some
 
@@ -179,22 +120,22 @@ class NodeSearch:
             sizes = n_class_sums(limits.criterion, n_sums), levels, categories, without_words(limits.criterion, n_sums)
             return make_scratch(n_rows, n_distinct, *sizes, SeveralDeviations in kinds_of(limits.criterion))
 
-        return workspace.runner.scratch_for(thread, int(self._nodes.in_stop[0]), categories, make)
+        return runner.scratch_for(thread, int(self._nodes.in_stop[0]), categories, make)
 
     def find(
-        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], runner: Runner, context: TreeContext
     ) -> Candidates:
         """Return the best splits of nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
         if self.by_sums:
-            return self._search_level(nodes, parents, left, workspace, context)
+            return self._search_level(nodes, parents, left, runner, context)
         best = empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
         impure = np.flatnonzero(~self._mark_pure(nodes, best, context))
-        which, found = self._search_each(nodes[impure], workspace, context)
+        which, found = self._search_each(nodes[impure], runner, context)
         best_by_node(found, impure[which], best)
         return best
 
     def search_rest(
-        self, nodes: NDArray[np.int64], skip: int, workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], skip: int, runner: Runner, context: TreeContext
     ) -> tuple[Candidates, NDArray[np.int64]]:
         """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's columns varies; return its place, too."""
         shard_columns = self._shard_columns
@@ -202,31 +143,31 @@ class NodeSearch:
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
         search_on(
             shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of,
-            self._of_tree(nodes, context), limits, self.scratch_for(0, workspace, context.limits), found, place,
+            self._of_tree(nodes, context), limits, self.scratch_for(0, runner, context.limits), found, place,
         )  # fmt: skip
         return found, place
 
     def _search_level(
-        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], workspace: Workspace, context: TreeContext
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], runner: Runner, context: TreeContext
     ) -> Candidates:
         """Search nodes by zone sums, which they inherit from their parents."""
-        table, threads, (level, slots) = self._nodes, workspace.threads, self._last_level
+        table, (level, slots) = self._nodes, self._last_level
         children = np.stack([left, left + 1], axis=1).ravel() if parents.shape[0] else nodes
         every, n_parents = np.append(parents, children), parents.shape[0]
         depth = np.where(np.isin(every, nodes), table.depth[every], _NOT_SEARCHED)
         places = list(zip(*(array.tolist() for array in (table.start[every], table.in_stop[every], table.stop[every], depth)), strict=True))
         sizes = table.in_stop[nodes] - table.start[nodes]
-        n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
+        n_threads = min(runner.threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
         roots = Roots(places, table.path[every], table.sums[every], origins(every.shape[0]))
         held = slots[np.searchsorted(level, parents)]
         sums = partial(self._sums().sum_slots, n_threads, self._shard_columns.ids, held)
-        self.scratch_for(n_threads - 1, workspace, context.limits)
+        self.scratch_for(n_threads - 1, runner, context.limits)
         assignment = Assignment(context._replace(pool=self._pool), roots, 0, rows_to_share(int(sizes.max()), n_threads), sums, slots=held)
-        found, slots = cast(SubtreeRunner, workspace.runner).search(threads, n_threads, assignment)
+        found, slots = cast(SubtreeRunner, runner).search(n_threads, assignment)
         self._last_level = children, slots[n_parents:]
         return found.take(n_parents + np.searchsorted(children, nodes))
 
-    def _search_each(self, nodes: NDArray[np.int64], workspace: Workspace, context: TreeContext) -> tuple[NDArray[np.int64], Candidates]:
+    def _search_each(self, nodes: NDArray[np.int64], runner: Runner, context: TreeContext) -> tuple[NDArray[np.int64], Candidates]:
         """Search each node in the columns drawn for it; return as :meth:`_search_level`."""
         table = self._nodes
         tasks, shard_columns = self._tasks(nodes, context), self._shard_columns
@@ -235,11 +176,11 @@ class NodeSearch:
             return tasks[:, 0], found
         of_tree = self._of_tree(nodes, context)
         cost = np.cumsum((of_tree.in_stop - of_tree.start)[tasks[:, 0]] + 64)
-        n_threads = workspace.threads.n_threads
+        n_threads = runner.threads.n_threads
         n_chunks = 1 if n_threads == 1 else int(min(4 * n_threads, cost[-1] // SEARCH_TASK_ROWS + 1))
         bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_chunks + 1)[1:-1])
         bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
-        free = [self.scratch_for(thread, workspace, context.limits) for thread in range(min(n_threads, n_chunks))]
+        free = [self.scratch_for(thread, runner, context.limits) for thread in range(min(n_threads, n_chunks))]
 
         def search_chunk(chunk: int) -> None:
             scratch = free.pop()  # list.pop and append are atomic
@@ -247,7 +188,7 @@ class NodeSearch:
             search_many(shard_columns.columns, shard_columns.ids, tasks, first, last, of_tree, limits, scratch, found)
             free.append(scratch)
 
-        workspace.threads.map(search_chunk, range(n_chunks))
+        runner.threads.map(search_chunk, range(n_chunks))
         return tasks[:, 0], found
 
     def _of_tree(self, nodes: NDArray[np.int64], context: TreeContext) -> NodesOfTree:

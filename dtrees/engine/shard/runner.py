@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,15 +119,19 @@ def make_task(
 
 
 class Runner(ABC):
-    """Threads that grow subtrees, and their buffers. Used by one message at a time, always with the same threads.
+    """Threads that search nodes, grow subtrees and divide rows, and their buffers. Used by one message at a time.
 
     Parameters
     ----------
     columns : Columns or SparseColumns
         All columns of the table.
+    threads : Threads
+    by_turns : bool, default=False
+        Whether it is used by several unfinished trees in turn.
     """
 
-    def __init__(self, columns: AnyColumns) -> None:
+    def __init__(self, columns: AnyColumns, threads: Threads, by_turns: bool = False) -> None:
+        self.threads, self.by_turns, self._spare = threads, by_turns, no_rows()
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
         self._budget: LeafBudget | None = None  # for the nodes being grown, which can be stopped through it
         self.forget()
@@ -176,26 +179,8 @@ class Runner(ABC):
             self._scratch.append(self._make(self._scratch[0].keys.shape[0] - 1 if self._scratch else n_rows, self._max_distinct))
 
     @abstractmethod
-    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
+    def grow(self, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already."""
-
-
-@dataclass
-class Workspace:
-    """Threads with the buffers by which they search nodes, grow subtrees and divide rows.
-
-    Attributes
-    ----------
-    threads : Threads
-    runner : Runner
-    by_turns : bool
-        Whether it is used by several unfinished trees in turn.
-    """
-
-    threads: Threads
-    runner: Runner
-    by_turns: bool = False
-    _spare: RowPartition = field(default_factory=no_rows)
 
     def spare_for(self, rows: RowPartition) -> RowPartition:
         """Return buffers in which a tree's rows are divided."""

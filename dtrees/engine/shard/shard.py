@@ -5,7 +5,7 @@ shards exchange their results (:mod:`dtrees.engine.shard.tree`). In this process
 cluster, each worker has a shard with some of the columns.
 
 Trees may grow side by side, with an index each, over the same columns and target, each with its own row partition and nodes. They take
-turns in using the workspaces (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step;
+turns in using the runners (threads, scratch space). The trees of a message are distributed over the shard's threads from step to step;
 with fewer trees than threads, each gets several threads.
 
 Terms
@@ -32,7 +32,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.shard.node_search import ShardColumns
-from dtrees.engine.shard.runner import Workspace
+from dtrees.engine.shard.runner import Runner
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
@@ -182,7 +182,7 @@ class Shard(FitShard):
         n_threads: int = 1,
     ) -> None:
         super().__init__(target, weight, n_threads)
-        self._free: list[Workspace] = []
+        self._free: list[Runner] = []
         self._columns = ShardColumns(columns, column_ids, n_columns_total)
         self._n_finished = 0
         self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of the trees grown last
@@ -191,34 +191,34 @@ class Shard(FitShard):
         """Release the columns; only the current tree can be completed afterwards."""
         self._columns = ShardColumns(presort([]), np.empty(0, np.int32), self._columns.n_columns_total)
         (tree,) = self.trees
-        self._free = [Workspace(self._threads, make_runner(self._columns.columns))]
-        tree.workspace = self._free[0]
+        self._free = [make_runner(self._columns.columns, self._threads)]
+        tree.runner = self._free[0]
         tree.take_columns(self._columns, sums_zones=True)
 
     def _make_trees(self, n_whole: int) -> None:
-        """Allocate the trees and workspaces of a fit."""
+        """Allocate the trees and runners of a fit."""
         self._end_threads()
         columns, n_side_by_side = self._columns.columns, self.shards.n_side_by_side
         turns, n_trees = bool(n_side_by_side), n_side_by_side or n_whole
         # The zone sums of one tree take as much memory as everything else of many trees.
         fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
-        n_workspaces = min(n_trees, self._threads.n_threads)
+        n_runners = min(n_trees, self._threads.n_threads)
         alone = n_trees == 1 and not turns
-        threads = [self._threads if alone else Threads(self._threads.n_threads // n_workspaces) for _ in range(n_workspaces)]
-        self._free = [Workspace(own, make_runner(columns), by_turns=turns) for own in threads]
-        for tree, workspace in zip(self.trees, self._free, strict=False):
-            tree.workspace = workspace
+        threads = [self._threads if alone else Threads(self._threads.n_threads // n_runners) for _ in range(n_runners)]
+        self._free = [make_runner(columns, own, by_turns=turns) for own in threads]
+        for tree, runner in zip(self.trees, self._free, strict=False):
+            tree.runner = runner
 
     def _end_threads(self) -> None:
-        for workspace in self._free:
-            if workspace.threads is not self._threads:
-                workspace.threads.close()
+        for runner in self._free:
+            if runner.threads is not self._threads:
+                runner.threads.close()
 
     def give_up(self) -> None:
         """Have the threads that grow a tree stop soon. Called by another thread; the shard is not used afterwards."""
-        for workspace in self._free:
-            workspace.runner.give_up()
+        for runner in self._free:
+            runner.give_up()
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -306,18 +306,18 @@ class Shard(FitShard):
         return trees
 
     def _by_turns(self, index: int, program: Steps[Tree]) -> Steps[Tree]:
-        """Take the steps of a tree, each with a workspace that no other tree uses meanwhile."""
+        """Take the steps of a tree, each with a runner that no other tree uses meanwhile."""
         sent = None
         while True:
-            workspace = self._free.pop()  # list.pop and append are atomic
-            workspace.runner.forget_nodes()  # possibly of another tree
-            self.trees[index].workspace = workspace
+            runner = self._free.pop()  # list.pop and append are atomic
+            runner.forget_nodes()  # possibly of another tree
+            self.trees[index].runner = runner
             try:
                 step = program.send(sent)
             except StopIteration as end:
                 return cast(Tree, end.value)
             finally:
-                self._free.append(workspace)
+                self._free.append(runner)
             sent = yield step
 
     def _add_votes(self, first: int, trees: Sequence[Tree]) -> Steps[None]:

@@ -7,28 +7,27 @@ and then each takes small nodes for itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.nodes import join_subtrees
+from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
+from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, make_task, size_of_task
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import origins
 from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import limits_for_thread, most_nodes
 from dtrees.split.node.partition import NOWHERE, is_pure
-from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
-from dtrees.split.numbers.hashing import LEFT, child_path
+from dtrees.split.node.records import SPLIT, Candidates, Nodes, best_by_node, empty_candidates, empty_nodes
+from dtrees.split.numbers.hashing import LEFT
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_CHUNKS, SPARSE_THREAD_CELLS
 from dtrees.split.search.sparse import CellBuffer, make_cell_buffer
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
@@ -37,60 +36,38 @@ from dtrees.split.zones.sums import note_places
 _ROOT_ORIGIN = origins(1)[0]
 
 
-@dataclass
-class _Node:
-    """A node to be grown: its places, depth and sums."""
-
-    start: int
-    in_stop: int
-    stop: int
-    depth: int
-    path: np.uint64
-    sums: NDArray[np.int64]
-    origin: Any = _ROOT_ORIGIN
-
-    @property
-    def n_rows(self) -> int:
-        """Rows in sample."""
-        return self.in_stop - self.start
-
-
 class SparseRunner(Runner):
-    """Threads that grow subtrees of a sparse table.
+    """Threads that grow subtrees of a sparse table."""
 
-    Parameters
-    ----------
-    columns : SparseColumns
-        All columns of the table.
-    """
-
-    def __init__(self, columns: SparseColumns) -> None:
+    def __init__(self, columns: SparseColumns, threads: Threads, by_turns: bool = False) -> None:
         self._table = columns
-        super().__init__(columns)
+        super().__init__(columns, threads, by_turns)
 
     def forget(self) -> None:
         """Free all buffers."""
         super().forget()
         self._buffers: list[CellBuffer] = []
 
-    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
+    def grow(self, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, one after the other, each by a suitable number of threads; see :meth:`Runner.grow`."""
         context, roots = assignment.context, assignment.roots
-        wanted = _threads_for(self._table, threads, context)
+        wanted = _threads_for(self._table, self.threads, context)
         self._scratch_up_to(wanted - 1, 0)
         buffers = self._buffers_for(wanted, context)
         tasks = [self._task(context, roots, thread, buffer) for thread, buffer in enumerate(buffers)]
-        interruptible = assignment.is_interruptible
         self._budget = context.budget
         grown: list[Nodes] = []
-        for place, path, sums, origin in zip(roots.places, roots.paths, roots.sums, roots.origins, strict=True):
-            root = _Node(*place, path, sums, origin)
-            if wanted > 1:
-                grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
-            elif interruptible:
-                threads.run_interruptibly(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
-            else:
-                grown.append(grow_alone(self._table, tasks[0], root))
+
+        def grow(_: int) -> None:
+            for root in zip(roots.places, roots.paths, roots.sums, roots.origins, strict=True):
+                grown.append(grow_alone(self._table, tasks[0], *root))
+
+        if wanted > 1:
+            grown.append(_Growth(self._table, self.threads, tasks, self.give_up).grow(roots))
+        elif assignment.is_interruptible:
+            self.threads.run_interruptibly(1, grow, self.give_up)
+        else:
+            grow(0)
         self._end()
         return grown
 
@@ -125,17 +102,19 @@ def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext)
     return min(threads.n_threads, 1 + columns.rows.shape[0] // SPARSE_THREAD_CELLS)
 
 
-def grow_alone(columns: SparseColumns, task: Task, root: _Node) -> Nodes:
-    """Grow a node to its end in the calling thread."""
-    nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits.hidden, root.n_rows, root.depth), root.sums.shape[0])
-    place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
-    arguments = columns, task, place, np.uint64(root.path), root.sums, root.origin, nodes
+def grow_alone(
+    columns: SparseColumns, task: Task, place: tuple[int, int, int, int], path: np.uint64, sums: NDArray[np.int64], origin: Any
+) -> Nodes:
+    """Grow a node to its end in the calling thread; ``place`` has its places and its depth."""
+    start, in_stop, _, depth = place
+    nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits.hidden, in_stop - start, depth), sums.shape[0])
+    arguments = columns, task, np.array(place, np.int64), np.uint64(path), sums, origin, nodes
     n = bind(grow_sparse, *arguments)(*arguments)
     return Nodes(nodes.records[:n].copy(), nodes.sums[:n].copy())
 
 
 class _Growth:
-    """A node that several threads grow to its end; every node is searched in all columns of the tree.
+    """A tree that several threads grow together; every node is searched in all columns of the tree.
 
     Parameters
     ----------
@@ -156,85 +135,65 @@ class _Growth:
         bounds = np.unique([0, *np.searchsorted(cells, shares), cells.shape[0]]).tolist()
         self._chunks = list(pairwise(bounds))
 
-    def grow(self, root: _Node) -> Nodes:
-        """Grow the node; return its subtree in preorder."""
-        share_rows = max(SHARE_ROWS, root.n_rows // (NODES_PER_THREAD * len(self._tasks)))
-        task = self._tasks[0]
+    def grow(self, roots: Roots) -> Nodes:
+        """Grow the tree, of which there is the root; return its nodes in preorder."""
+        task, (place,), (sums,) = self._tasks[0], roots.places, roots.sums
         assert task.buffer is not None
-        note_places(task.buffer.place_of, task.partition.rows, root.start, root.stop)
-        nodes, waiting, small = [root], [0], []
-        splits: dict[int, tuple[int, Any]] = {}
-        while waiting:
-            i = waiting.pop()
-            if nodes[i].n_rows <= share_rows:
-                small.append(i)
-            elif (split := self._search(nodes[i])) is not None:
-                splits[i] = len(nodes), split
-                waiting += (len(nodes), len(nodes) + 1)
-                nodes += self._divide(nodes[i], split)
-        small.sort(key=lambda i: nodes[i].n_rows, reverse=True)
-        grown = self._threads.map(self._grow_small, [nodes[i] for i in small], len(self._tasks), self._give_up)
-        upper = empty_nodes(len(nodes), root.sums.shape[0])
-        for i, node in enumerate(nodes):
-            upper.records[i] = (0.0, 0.0, -1, -1, -1, node.start, node.in_stop, node.stop, False)
-            upper.sums[i] = node.sums
-        for i, (left, split) in splits.items():
-            upper.records["left"][i], upper.records["right"][i] = left, left + 1
-            for name in ("column", "threshold", "missing_left", "gain"):
-                upper.records[name][i] = split.records[name][0]
-        return join_subtrees(upper, dict(zip(small, grown, strict=True)))
+        _, n_in, n_rows, _ = place
+        note_places(task.buffer.place_of, task.partition.rows, 0, n_rows)
+        self._nodes = table = NodeTable(sums.shape[0])
+        table.open(n_in, n_rows, roots.paths[0], sums)
+        share_rows = max(SHARE_ROWS, n_in // (NODES_PER_THREAD * len(self._tasks)))
+        grower = Grower(task.limits.hidden, task.stops, 0, task.pool.shape[0], share_rows, table)
+        while (nodes := grower.to_search).shape[0]:
+            found = self._search(nodes)
+            grower.accept(nodes, found)
+            if (splits := grower.choose()) is None:
+                break
+            self._divide(splits, found.take(np.searchsorted(nodes, splits.node)))
+        small = sorted(grower.to_grow, key=lambda i: table.in_stop[i] - table.start[i], reverse=True)
+        grower.attach(small, self._threads.map(self._grow_small, small, len(self._tasks), self._give_up))
+        return grower.arrange()
 
-    def _search(self, node: _Node) -> Any:
-        """Return the split of a node, of which each thread searches some columns; None if there is none."""
-        task = self._tasks[0]
-        weight = node_weight(task.limits.hidden, node.sums)
-        may_be = may_be_split(task.stops, node.n_rows, node.depth, weight)
-        if not may_be or is_pure(task.target, task.partition.rows, node.start, node.in_stop):
-            return None
+    def _search(self, nodes: NDArray[np.int64]) -> Candidates:
+        """Return the best splits of nodes, of each of which every thread searches some columns."""
+        task, table, best = self._tasks[0], self._nodes, empty_candidates(nodes.shape[0], self._nodes.sums.shape[1])
+        for i, node in enumerate(nodes.tolist()):
+            first, last, path, sums = table.start[node], table.in_stop[node], table.path[node], table.sums[node]
+            if is_pure(task.target, task.partition.rows, first, last):
+                continue
 
-        def search(chunk: tuple[int, int]) -> Any:
-            mine = self._free.pop()
-            arguments = (
-                self._columns,
-                mine._replace(limits=mine.limits.hidden),
-                node.start,
-                node.in_stop,
-                np.uint64(node.path),
-                node.sums,
-                *chunk,
-            )
-            bind(search_some, *arguments)(*arguments)
-            found = mine.best.records.copy(), mine.best.left.copy()
-            self._free.append(mine)
-            return found
+            def search(chunk: tuple[int, int], about: Any = (first, last, path, sums)) -> Candidates:
+                mine = self._free.pop()
+                arguments = self._columns, mine._replace(limits=mine.limits.hidden), *about, *chunk
+                bind(search_some, *arguments)(*arguments)
+                found = Candidates(mine.best.records.copy(), mine.best.left.copy())
+                self._free.append(mine)
+                return found
 
-        best = empty_candidates(1, node.sums.shape[0])
-        for records, left in self._threads.map(search, self._chunks, len(self._tasks)):
-            if records["status"][0] == SPLIT:
-                best_by_node(best._replace(records=records, left=left), np.zeros(1, np.int64), best)
-        return best if best.records["status"][0] == SPLIT else None
+            for found in self._threads.map(search, self._chunks, len(self._tasks)):
+                if found.records["status"][0] == SPLIT:
+                    best_by_node(found, np.full(1, i), best)
+        return best
 
-    def _divide(self, node: _Node, split: Any) -> list[_Node]:
-        """Apply a split to the rows of a node; return its children."""
-        task = self._tasks[0]._replace(best=split)
-        arguments = self._columns, task, node.start, node.in_stop, node.stop, node.depth
-        inside, outside = bind(divide_shared, *arguments)(*arguments)
-        middle, depth = node.start + inside + outside, node.depth + 1
-        right_in_stop = middle + node.n_rows - inside
-        paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
-        sums = divide_sums(task.limits.hidden.criterion, split.records["column"], node.sums[np.newaxis], split.left)
-        return [
-            _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy()),
-            _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0]),
-        ]
+    def _divide(self, splits: Splits, found: Candidates) -> None:
+        """Apply splits, given the candidates that they are."""
+        table, middle = self._nodes, np.empty((2, splits.node.shape[0]), np.int64)
+        for i, node in enumerate(splits.node.tolist()):
+            start, task = table.start[node], self._tasks[0]._replace(best=found.take(slice(i, i + 1)))
+            arguments = self._columns, task, start, table.in_stop[node], table.stop[node], table.depth[node]
+            inside, outside = bind(divide_shared, *arguments)(*arguments)
+            middle[:, i] = start + inside, start + inside + outside
+        table.divide(splits.node, splits.left, (middle[0], middle[1]), by_level=self._tasks[0].stops.right_side == LEFT)
 
-    def _grow_small(self, node: _Node) -> Nodes:
-        task = self._free.pop()
-        grown = grow_alone(self._columns, task, node)
+    def _grow_small(self, node: int) -> Nodes:
+        task, table = self._free.pop(), self._nodes
+        place = int(table.start[node]), int(table.in_stop[node]), int(table.stop[node]), int(table.depth[node])
+        grown = grow_alone(self._columns, task, place, table.path[node], table.sums[node], _ROOT_ORIGIN)
         self._free.append(task)
         return grown
 
 
-def make_runner(columns: AnyColumns) -> Runner:
+def make_runner(columns: AnyColumns, threads: Threads, by_turns: bool = False) -> Runner:
     """Return a runner for the kind of table."""
-    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)
+    return SparseRunner(columns, threads, by_turns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns, threads, by_turns)

@@ -22,20 +22,19 @@ The single shard with all columns takes no steps, and grows the tree by one call
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.beyond_sums import KnownSets, measure_leaves, measure_nodes
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import constraints_of, criterion_of, n_sums_of, subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import NO_SUBTREES, RouteBits, Splits
-from dtrees.engine.shard.grower import Grower, merge
+from dtrees.engine.shard.grower import merge
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.places import bounds_of, places_of
 from dtrees.engine.shard.tree_state import TreeState
@@ -70,15 +69,11 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
 
     A small tree takes no longer to grow than a few steps in Python, so there are none.
     """
-    plan = shards.plan
     if rows_set_aside(shards, rows) < shards.n_rows:
         return alone(tree_steps(shards, rows, number, output, learning_rate))
     root = rows.open(number, output, by_levels=False)
     whole = Roots([(0, root.n_in, root.n_rows, 0)], rows.nodes.path[:1], rows.nodes.sums[:1], _ROOT_ORIGIN)
-    nodes = _as_wanted(plan, rows, rows.grow_roots(whole)[0], root)
-    sets = rows.find_sets(splits_of_categories(nodes.records, plan.rules)) if plan.rules.categorical else None
-    measured = alone(_measure(shards, rows, (number, output), nodes, None)) if measures(plan) else None
-    return _ended(plan, root, nodes, sets, measured, learning_rate)
+    return alone(_finish(shards, rows, (number, output), root, rows.grow_roots(whole)[0], None, learning_rate))
 
 
 def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, learning_rate: float = 1.0) -> Steps[GrownTree]:
@@ -96,55 +91,47 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     learning_rate : float
         Multiplies the values of a boosted tree.
     """
-    plan = shards.plan
     root = rows.open(number, output, by_levels=True)
     replies = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != replies[0] for one in replies):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    growth = _Growth(shards, rows, number, root, rows_set_aside(shards, rows))
-    nodes = _as_wanted(plan, rows, (yield from growth.grow()), root)
-    sets = (yield from _find_sets(shards, rows, nodes, growth.grower.sets)) if plan.rules.categorical else None
-    measured = (yield from _measure(shards, rows, (number, output), nodes, growth)) if measures(plan) else None
+    growth = _Growth(shards, rows, number, rows_set_aside(shards, rows))
+    grown = yield from _finish(shards, rows, (number, output), root, (yield from growth.grow()), growth, learning_rate)
     for records, outside in growth.grower.outside:  # rows in sample are no longer needed
         rows.take_outside(records, outside)
-    return _ended(plan, root, nodes, sets, measured, learning_rate)
+    return grown
 
 
-def _as_wanted(plan: ForestPlan | BoostingPlan, rows: TreeState, nodes: Nodes, root: Root) -> Nodes:
-    """Return a tree without the nodes that are pruned after growth."""
+def _finish(
+    shards: Shards, rows: TreeState, identity: tuple[int, int], root: Root, nodes: Nodes, growth: _Growth | None, learning_rate: float
+) -> Steps[GrownTree]:
+    """Return the finished tree: without nodes that are pruned after growth, with sets, and with values from sums and measurements.
+
+    ``identity`` is the tree's number and output; ``growth`` is None if it was grown by one call.
+    """
+    plan = shards.plan
     if rows.when_found is not None:
         rows.when_found()
     nodes, merged = pruned(nodes, root.exponents, plan.rules)
     if merged and _needs_rows(plan):
         for leaves in merged:
             merge_rows(rows.rows, *leaves)
-    return nodes
-
-
-def _ended(
-    plan: ForestPlan | BoostingPlan, root: Root, nodes: Nodes, sets: CategorySets | None, measured: Any, learning_rate: float
-) -> GrownTree:
-    """Return the finished tree, with values computed from sums and measurements."""
     tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
-    if sets is not None:
-        tree = tree.with_categories(sets)
+    if plan.rules.categorical:
+        tree = tree.with_categories((yield from _find_sets(shards, rows, nodes, growth)))
+    measured = (yield from _measure(shards, rows, identity, nodes, growth)) if measures(plan) else None
     tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate, root.noise)
     return GrownTree(tree, nodes.records, said)
 
 
 def rows_set_aside(shards: Shards, rows: TreeState) -> int:
     """Return the largest number of rows of a node that is grown to its end by one shard."""
-    if shards.n_shards == 1:
-        return subtree_rows(shards.plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
-    return rows_to_delegate(shards)
-
-
-def rows_to_delegate(shards: Shards) -> int:
-    """Return the largest number of rows of a node that is grown by one of several shards."""
-    plan, rules = shards.plan, shards.plan.rules
-    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * shards.n_shards:
+    plan, rules, n_shards = shards.plan, shards.plan.rules, shards.n_shards
+    if n_shards == 1:
+        return subtree_rows(plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * n_shards:
         return 0
-    return min(shards.n_rows // (DELEGATED_PARTS * shards.n_shards), _rows_at_once(shards))
+    return min(shards.n_rows // (DELEGATED_PARTS * n_shards), _rows_at_once(shards))
 
 
 def _rows_at_once(shards: Shards) -> int:
@@ -162,9 +149,9 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
 class _Growth:
     """The nodes of a tree that is grown level by level."""
 
-    def __init__(self, shards: Shards, rows: TreeState, number: int, root: Root, set_aside: int) -> None:
+    def __init__(self, shards: Shards, rows: TreeState, number: int, set_aside: int) -> None:
         self._shards, self._rows, self._number = shards, rows, number
-        self.grower = Grower(shards.plan, root, set_aside, rows.nodes)
+        self.grower = rows.make_grower(set_aside)
         # Places and shards of the nodes that one shard has grown, ascending.
         self._start = self._stop = self._shard = _NOTHING
 
@@ -250,11 +237,12 @@ def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySe
     return RouteBits(bits, offsets)
 
 
-def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, known: KnownSets) -> Steps[CategorySets]:
-    """Return the categories that go left in the splits of a tree, as found by the owners of the columns, except for ``known`` sets."""
+def _find_sets(shards: Shards, rows: TreeState, nodes: Nodes, growth: _Growth | None) -> Steps[CategorySets]:
+    """Return the categories that go left in the splits of a tree, as found by the owners of the columns, except for known sets."""
     splits = splits_of_categories(nodes.records, shards.plan.rules)
-    if shards.n_shards == 1:
+    if shards.n_shards == 1 or growth is None:
         return rows.find_sets(splits)
+    known = growth.grower.sets
     lacking = known.lacking(nodes.records[splits.node])
     mine = lacking[shards.owner[splits.column[lacking]] == shards.shard]
     own = rows.find_sets(CategorySplits(*(array[mine] for array in splits))) if mine.shape[0] else NO_SETS
@@ -268,7 +256,7 @@ def _measure(
 ) -> Steps[NDArray[np.float64] | Measured]:
     """Return the measurements of leaves or nodes of a tree, given its number and output; the shard that measures changes with the tree."""
     plan, (number, output), records = shards.plan, identity, nodes.records
-    one, criterion, threads = number % shards.n_shards, criterion_of(plan.rules), rows.workspace.threads
+    one, criterion, threads = number % shards.n_shards, criterion_of(plan.rules), rows.runner.threads
     if criterion.measured == "nodes":
         about = rows.rows, rows.labels, rows.targets, criterion, records
         return (yield from shards.of_one("leaves", one, lambda: measure_nodes(*about)))
@@ -292,20 +280,10 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
     A fit continues from existing trees in this way (warm start), and new shards catch up: the splits are known, so rows are only divided.
     """
     rows.route(place)
-    start = np.zeros(tree.node_count, np.int64)
-    stop = np.full(tree.node_count, shards.n_rows, np.int64)
     number = np.zeros(tree.node_count, np.int64)  # numbers of the tree's nodes on the shards
-    n_known = 1
-    level = np.zeros(1, np.int64)
-    while level.size:
-        inner = level[tree.children_left[level] >= 0]
-        level = np.concatenate([tree.children_left[inner], tree.children_right[inner]])
-        start[level], stop[level] = np.tile(start[inner], 2), np.tile(stop[inner], 2)
-        inner = inner[start[inner] < stop[inner]]  # nodes without rows need no division
-        n = inner.shape[0]
-        if n == 0:
-            continue
-        left, right = tree.children_left[inner], tree.children_right[inner]
+    n_known, level = 1, np.zeros(1, np.int64)
+    while (inner := level[tree.children_left[level] >= 0]).size:
+        left, right, n = tree.children_left[inner], tree.children_right[inner], inner.shape[0]
         number[left] = n_known + 2 * np.arange(n)
         number[right] = number[left] + 1
         n_known += 2 * n
@@ -316,16 +294,13 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
             threshold=tree.threshold[inner],
             missing_left=tree.missing_go_to_left[inner],
             n_left=np.zeros(n, np.int64),  # no row is in sample
-            left_sums=np.zeros((n, 2), np.int64),
         )
-        marks = yield from mark_steps(shards, rows, splits, tree.categories.take(inner))
-        left_stop = rows.divide(splits, marks)
-        start[left], stop[left] = start[inner], left_stop
-        start[right], stop[right] = left_stop, stop[inner]
-    leaf = tree.children_left < 0
+        rows.divide(splits, (yield from mark_steps(shards, rows, splits, tree.categories.take(inner))))
+        level = np.concatenate([left, right])
+    leaf = np.flatnonzero(tree.children_left < 0)
     if isinstance(rows.target, BoostingTarget):
         output = place % rows.target.raw.shape[0]
-        rows.target.add_leaves(output, rows.rows.rows, start[leaf], np.ascontiguousarray(tree.value[leaf, 0]))
+        rows.target.add_leaves(output, rows.rows.rows, rows.nodes.start[number[leaf]], np.ascontiguousarray(tree.value[leaf, 0]))
 
 
 def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:

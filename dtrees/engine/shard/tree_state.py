@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
 from dtrees.engine.plan.node_limits import (
+    LimitsOfFit,
     StoredSums,
     categories_of,
     constraints_of,
@@ -32,9 +33,10 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
+from dtrees.engine.shard.grower import Grower, NodeTable
+from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_threshold
-from dtrees.engine.shard.runner import Assignment, TreeContext, Workspace, rows_to_share
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
@@ -84,7 +86,7 @@ class TreeState:
 
     Attributes
     ----------
-    workspace : Workspace
+    runner : Runner
         The threads and buffers by which it is grown; trees that grow side by side take turns.
     rows : RowPartition
     nodes : NodeTable
@@ -97,7 +99,7 @@ class TreeState:
         Called when all splits of the tree are found.
     """
 
-    workspace: Workspace
+    runner: Runner
     when_found: Callable[[], None] | None = None
 
     def __init__(
@@ -118,7 +120,7 @@ class TreeState:
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
-        self._limits_of_fit = self._stored.limits(plan.rules, shard_columns.ids)
+        self._limits_of_fit = LimitsOfFit(plan.rules, self._stored, shard_columns.ids)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
@@ -156,15 +158,15 @@ class TreeState:
             if n > n_in:
                 self.rows.rows[n_in:] = np.flatnonzero(~in_sample)
         if not in_order or totals is None:
-            totals = add_up_sample(self.workspace.threads, self.rows, n_in, a, b, in_order)
+            totals = add_up_sample(self.runner.threads, self.rows, n_in, a, b, in_order)
         total_a, total_b, size, slope = totals
         if spent and not in_order:
-            self.workspace.divide_in(a, b)
+            self.runner.divide_in(a, b)
         del a, b, inside  # frees memory
         if n_in < n:  # must not depend on earlier trees: shards with other histories must agree
             self.rows.g[n_in:] = self.rows.h[n_in:] = 0
         if self._levels.shape[0]:
-            self.workspace.runner.forget()  # it refers to the levels, which depend on the redrawn weights
+            self.runner.forget()  # it refers to the levels, which depend on the redrawn weights
         rules = self._plan.rules
         many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self.targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
@@ -182,8 +184,12 @@ class TreeState:
         if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is negative: their mean is a better center
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
-        self._search.open(self.workspace, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
+        self._search.open(self.runner, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents, noise=noise)
+
+    def make_grower(self, subtree_rows: int) -> Grower:
+        """Return what decides about the nodes of the tree just begun; nodes of up to ``subtree_rows`` rows are grown to their ends."""
+        return Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], subtree_rows, self.nodes)
 
     def _draw_columns(self, tree: int) -> None:
         """Draw the columns of a tree, and set the keys of its nodes."""
@@ -212,10 +218,10 @@ class TreeState:
         self._set_nodes(nodes, rows, pure_by, threads)
 
     def _set_nodes(self, nodes: NodeTable, rows: RowPartition, pure_by: NDArray[Any], threads: Threads) -> None:
-        """Set the nodes to be grown, in a workspace of their own."""
+        """Set the nodes to be grown, by a runner of their own."""
         self.nodes, self.rows, self._pure_by = nodes, rows, pure_by
-        self.workspace = Workspace(threads, SubtreeRunner(cast(Columns, self._shard_columns.columns)))
-        self._search.open(self.workspace, self._pool, nodes, self._levels, rows, Sizes(0), inherit=False)
+        self.runner = SubtreeRunner(cast(Columns, self._shard_columns.columns), threads)
+        self._search.open(self.runner, self._pool, nodes, self._levels, rows, Sizes(0), inherit=False)
 
     def checksum(self) -> int:
         """Return a checksum of the rows of a tree just begun."""
@@ -231,7 +237,7 @@ class TreeState:
     @property
     def threads_of_whole(self) -> int:
         """The number of threads that grow a tree, if this shard has all columns; one for a sparse table."""
-        return 1 if isinstance(self._shard_columns.columns, SparseColumns) else self.workspace.threads.n_threads
+        return 1 if isinstance(self._shard_columns.columns, SparseColumns) else self.runner.threads.n_threads
 
     @property
     def boosting(self) -> BoostingTarget:
@@ -252,18 +258,18 @@ class TreeState:
 
     def find(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> Found:
         """Search nodes, children of ``parents``, whose left ones are ``left``."""
-        return self._search.find(nodes, parents, left, self.workspace, self._context()), np.zeros(nodes.shape[0], np.int64)
+        return self._search.find(nodes, parents, left, self.runner, self._context()), np.zeros(nodes.shape[0], np.int64)
 
     def find_further(self, nodes: NDArray[np.int64], skip: int) -> Found:
         """Search nodes in the columns from the ``skip``-th drawn on, up to the first that varies."""
-        return self._search.search_rest(nodes, skip, self.workspace, self._context())
+        return self._search.search_rest(nodes, skip, self.runner, self._context())
 
     def mark(self, splits: Splits, sets: CategorySets | None = None) -> RouteBits:
         """Return which rows the splits of this shard's columns send left; ``sets`` are those of a finished tree that is replayed."""
         nodes, columns = splits.node, splits.column
         thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self.nodes
-        threads, categorical, rows = self.workspace.threads, self._plan.rules.categorical, self.rows
+        threads, categorical, rows = self.runner.threads, self._plan.rules.categorical, self.rows
         of_rows = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left)
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
         marks = mark_by_threshold(threads, columns_here, self.rows.rows, of_rows, by_set if sets is None else sets.node)
@@ -272,7 +278,7 @@ class TreeState:
             mark_by_sets(sets, of_rows, columns_here, self.rows.rows, side, marks)
         elif by_set.shape[0]:
             limits, key, n = self._limits, self._keys[1], by_set.shape[0]
-            scratch = [self._search.scratch_for(thread, self.workspace, limits) for thread in range(threads.n_threads)]
+            scratch = [self._search.scratch_for(thread, self.runner, limits) for thread in range(threads.n_threads)]
             known = NodesByCategory(by_set, np.ascontiguousarray(columns), table.in_stop[nodes], table.sums[nodes], table.path[nodes])
             threads.share(
                 n,
@@ -281,15 +287,14 @@ class TreeState:
             )
         return marks
 
-    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> NDArray[np.int64]:
-        """Apply splits; return where the left children end. With ``rows_only``, the summands of rows are not moved."""
-        table, threads, nodes = self.nodes, self.workspace.threads, splits.node
-        places, spare = (table.start[nodes], table.in_stop[nodes], table.stop[nodes]), self.workspace.spare_for(self.rows)
+    def divide(self, splits: Splits, marks: RouteBits, rows_only: bool = False) -> None:
+        """Apply splits. With ``rows_only``, the summands of rows are not moved."""
+        table, threads, nodes = self.nodes, self.runner.threads, splits.node
+        places, spare = (table.start[nodes], table.in_stop[nodes], table.stop[nodes]), self.runner.spare_for(self.rows)
         left_in_stop, left_stop = divide_rows(threads, self.rows, places, marks, spare, rows_only)
         if not np.array_equal(left_in_stop - places[0], splits.n_left):
             raise ShardsDisagree("the rows that a split sends left are not as many as its search counted")
         table.divide(nodes, splits.left, (left_in_stop, left_stop), self._plan.rules.by_level)
-        return left_stop
 
     def grow(self, nodes: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends. This shard must have all columns.
@@ -301,34 +306,36 @@ class TreeState:
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
 
-    def grow_nodes(self, origin: NDArray[Any], first: NDArray[Any] | None = None) -> tuple[list[Nodes], list[CategorySets]]:
-        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return the sets of categories of each, too.
+    def grow_nodes(
+        self, start: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None
+    ) -> tuple[list[Nodes], DelegatedNodes]:
+        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return them as they are there, and for messages.
 
-        The parameters are those of :meth:`grow`.
+        ``start`` has the first place of each node in the whole table; the other parameters are those of :meth:`grow`.
         """
         n, rules = origin.shape[0], self._plan.rules
         grown = self.grow(np.arange(1, n + 1), origin, first)
         if self._most_splits:
             grown = [in_preorder(nodes) for nodes in grown]
-        if not rules.categorical:
-            return grown, [NO_SETS] * n
-        return grown, [self.find_sets(splits_of_categories(nodes.records, rules)) for nodes in grown]
+        packed = [PackedNodes.of(nodes, place) for nodes, place in zip(grown, start.tolist(), strict=True)]
+        sets = [self.find_sets(splits_of_categories(nodes.records, rules)) if rules.categorical else NO_SETS for nodes in grown]
+        return grown, DelegatedNodes(packed, [self.rows.rows[:0]] * n, sets)
 
     def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
-        workspace = self.workspace
-        wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
+        runner = self.runner
+        wanted = roots.places, self._pool.shape[0], self._search.by_sums, runner.threads.n_threads
         if wanted != self._manner_for:
             self._manner_for, self._manner = wanted, self._manner_of(*wanted)
         n_threads, block_rows, share_rows = self._manner
-        self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and those of lower-numbered threads
+        self._search.scratch_for(n_threads - 1, runner, self._limits)  # and those of lower-numbered threads
         context, most_splits = self._context(), self._most_splits
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = partial(self._search.sum_slots, n_threads, most_splits) if self._search.by_sums else None
         # The result may be overwritten by the next tree, unless trees take turns.
-        assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=workspace.by_turns)
-        return workspace.runner.grow(workspace.threads, n_threads, assignment)
+        assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=runner.by_turns)
+        return runner.grow(n_threads, assignment)
 
     def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> tuple[int, int, int]:
         """Return how nodes at these places are grown: number of threads, largest size in a block, size above which threads share a node."""
@@ -349,7 +356,7 @@ class TreeState:
 
     def _context(self) -> TreeContext:
         """Return the common inputs of all nodes of the tree."""
-        spare = self.workspace.spare_for(self.rows)
+        spare = self.runner.spare_for(self.rows)
         first, control, waiting = _NO_BUDGET
         budget = LeafBudget(first, control.copy(), waiting)  # copied, so that stopping a tree does not affect others
         return TreeContext(self.rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
@@ -372,26 +379,19 @@ class TreeState:
         Afterwards, the rows are at their places in the subtrees.
         """
         places = self._places_of(nodes)
-        rows = self.rows.rows[places]
-        one, moved = self._extract(nodes, places, shared)
-        grown, sets = one.grow_nodes(origins(nodes.shape[0]))
-        self.rows.rows[places], self.rows.g[places] = rows[one.rows.rows], one.rows.g
+        one, rows = self._extract(nodes, places, shared), self.rows.rows[places]
+        grown, delegated = one.grow_nodes(self.nodes.start[nodes], origins(nodes.shape[0]))
+        self.rows.rows[places] = moved = rows[one.rows.rows]
+        self.rows.g[places] = one.rows.g
         if self.rows.h.shape[0]:
             self.rows.h[places] = one.rows.h
-        outside = [rows[:0]] * len(grown)
-        for i, (subtree, by) in enumerate(zip(grown, moved.tolist(), strict=True)):
-            records = subtree.records
-            for name in ("start", "in_stop", "stop"):
-                records[name] = records[name].astype(np.int64) - by
-            if self.target.keeps_out_of_sample:
-                _, _, in_stop, stop = places_of_leaves(records)
-                outside[i] = self.rows.rows[places_of(in_stop, stop - in_stop)]
-        return DelegatedNodes([PackedNodes.of(subtree) for subtree in grown], outside, sets)
+        if not self.target.keeps_out_of_sample:
+            return delegated
+        ends = [places_of_leaves(subtree.records)[2:] for subtree in grown]
+        return delegated._replace(outside=[moved[places_of(in_stop, stop - in_stop)] for in_stop, stop in ends])
 
-    def _extract(
-        self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]
-    ) -> tuple[TreeState, NDArray[np.int64]]:
-        """Return a tree of the rows of some nodes, in all columns, and the shift of each node's places in it."""
+    def _extract(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> TreeState:
+        """Return a tree of the rows of some nodes, in all columns."""
         rows = self.rows.rows[places]
         n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
         assembly = Assembly(n, n_columns)
@@ -405,9 +405,8 @@ class TreeState:
             one._limits = self._limits._replace(categories=categories)
         h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
         own = RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
-        table, moved = self.nodes.extract(nodes)
-        one._set_nodes(table, own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.workspace.threads)
-        return one, moved
+        one._set_nodes(self.nodes.extract(nodes), own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.runner.threads)
+        return one
 
     def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:
         """Move rows out of sample to their places in a subtree that another shard has grown."""

@@ -9,9 +9,8 @@ import pytest
 from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
-from dtrees.engine.protocol.exchange import Payload, Step, Turn, side_by_side
+from dtrees.engine.protocol.exchange import Payload, Shards, Step, Turn, side_by_side
 from dtrees.engine.rows import whole, zone_edges
-from dtrees.engine.rows.rows_in_forest import RowsInForest
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.tree import trees_at_once
 from dtrees.split.numbers import hashing
@@ -239,20 +238,17 @@ def test_no_more_rows_are_sent_at_once_than_of_one_tree(monkeypatch: pytest.Monk
     monkeypatch.setattr("dtrees.engine.rows.row_shard.SHARED_CELLS", 0)
     problem = forest(n_draws=400).problem(400)
     executor = problem.rows(spread(400, 3, [10, 200]), kind=Counting)
-    for name in ("send_rows", "rows_of_leaves"):
-        monkeypatch.setattr(RowsInForest, name, _noting(executor, getattr(RowsInForest, name)))
+    step = Shards.step
+
+    def note(shards: Shards, name: str, *given: Any) -> Step:
+        executor.sending += shards.shard == 0 and name in ("delegated", "leaves")
+        return step(shards, name, *given)
+
+    monkeypatch.setattr(Shards, "step", note)
     assert_same(problem.grow(5), problem.grow_on(executor, 5, 5))
     assert max(executor.n_sending) == 1
     assert sum(executor.n_sending) >= 10
     assert max(executor.n_trees) == 5
-
-
-def _noting(executor: Counting, original: Any) -> Any:
-    def send(rows: RowsInForest, *given: Any) -> Any:
-        executor.sending += rows._shard == 0
-        return original(rows, *given)
-
-    return send
 
 
 @pytest.mark.parametrize("n_classes", [0, pytest.param(5, marks=pytest.mark.slow)])  # sums of classes have kernels of their own

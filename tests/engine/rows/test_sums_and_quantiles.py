@@ -90,10 +90,8 @@ def find(chunks: list[by_order.Grouped], q: float) -> NDArray[np.float64]:
             except StopIteration as end:
                 found[shard] = end.value
     threads.close()
-    out = np.empty(sum(some.shape[0] for some in found))
-    for shard, some in enumerate(found):
-        out[shard::n_shards] = some
-    return out
+    assert all(some.tobytes() == found[0].tobytes() for some in found)
+    return found[0]
 
 
 @settings(max_examples=100, deadline=None)

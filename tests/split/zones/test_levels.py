@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dtrees.engine.shard import zone_sums as engine_sums
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.node_search import NodeSearch, NodeTable, ShardColumns
-from dtrees.engine.shard.runner import TreeContext, Workspace
+from dtrees.engine.shard.grower import NodeTable
+from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
+from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import NONE as NOTHING
@@ -98,9 +99,9 @@ def search_in_levels(
     nodes, search, rows, nothing = NodeTable(2), NodeSearch(columns, sums_zones=True), np.arange(n), np.empty(0, np.int64)
     nodes.open(n, n, ROOT, np.array([a.sum(), weights.sum()]))
     with Threads(n_threads) as threads:
-        workspace = Workspace(threads, SubtreeRunner(presort(table)))
+        runner = SubtreeRunner(presort(table), threads)
         search._zone_sums = sums = ZoneSums(columns.zone_map(threads, ()), threads, fine_rows)
-        search.open(workspace, columns.everything, nodes, nothing, RowPartition(rows, a, b), Sizes(int(np.abs(a).sum())), inherit=True)
+        search.open(runner, columns.everything, nodes, nothing, RowPartition(rows, a, b), Sizes(int(np.abs(a).sum())), inherit=True)
         for which, parents in (np.array([0]), nothing), (np.array([1, 2]), np.array([0])):
             if parents.shape[0]:
                 rows = np.argsort(~goes_left, kind="stable")
@@ -109,7 +110,7 @@ def search_in_levels(
                     nodes.sums[node] = a[inside].sum(), weights[inside].sum()
             partition = RowPartition(rows.astype(np.uint32), a[rows], b[rows] if b.shape[0] else b)
             context = TreeContext(partition, partition, nothing, *of_tree, (ROOT, ROOT), make_budget(0), columns.everything)
-            found = search.find(which, parents, which[: parents.shape[0]], workspace, context)
+            found = search.find(which, parents, which[: parents.shape[0]], runner, context)
             for i, node in enumerate(which.tolist()):
                 mine = rows[nodes.start[node] : nodes.in_stop[node]]
                 if n <= 700:

@@ -18,19 +18,8 @@ from dtrees.engine.outcome.values import newton_steps
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Losses
-from dtrees.engine.shard.targets.remembered_trees import Put, RememberedTrees
-from dtrees.engine.shard.targets.scales import (
-    NO_LIMIT,
-    BoostedRows,
-    Derived,
-    Prepared,
-    by_output,
-    find_boosted_rows,
-    most_bits,
-    rows_trained_on,
-    weight_of,
-    weights_trained_on,
-)
+from dtrees.engine.shard.targets import scales
+from dtrees.engine.shard.targets.dropout import Put, RememberedTrees
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import add_by_leaf
@@ -79,7 +68,7 @@ class BoostingTarget:
     def __init__(
         self,
         plan: BoostingPlan,
-        known: BoostedRows,
+        known: scales.BoostedRows,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
         ranges: NDArray[np.int64],
@@ -89,9 +78,9 @@ class BoostingTarget:
         n = target.shape[0]
         self.plan, self.scales, self._ranges, self._n_rows_total, self._threads = plan, known, ranges, n_rows_total, threads
         self.seed = hashing.as_seed(plan.seed)
-        self.target, self.weight = by_output(target), combine_weights(weight, plan.class_weight, target)
+        self.target, self.weight = scales.by_output(target), combine_weights(weight, plan.class_weight, target)
         self.held_out, self._eligible = known.held_out, known.eligible
-        self.train = self.in_sample = rows_trained_on(self.held_out, self.weight)
+        self.train = self.in_sample = scales.rows_trained_on(self.held_out, self.weight)
         self.raw = self._starts(slice(0, n))
         # A round's trees share rows and the predictions at its beginning, from which gradients follow.
         self._per_round = plan.trees_per_round
@@ -107,13 +96,12 @@ class BoostingTarget:
         self._bins, self._factors = np.empty(n_drawn, np.uint16), np.empty(n_drawn)
         self._weighed = -1  # the output whose derivatives, for all rows, are in g and h
         self._exponents = 0, 0  # of g and of the hessians of Newton steps
-        most = most_bits(plan.rules)
-        self._most_bits = most[0], NO_LIMIT if self.unit_hessian else most[1]
+        most = scales.most_bits(plan.rules)
+        self._most_bits = most[0], scales.NO_LIMIT if self.unit_hessian else most[1]
         self._loss_rows = n if self._takes_all_rows else ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
         self.weights = self._weigh() if plan.loss.measures_leaves else _NONE
         self._adder = LeafAdder(threads)
         self._remembered = None if plan.dropout is None else RememberedTrees(plan, self.raw, threads)
-        self.measures_leaves = plan.measures_leaves
 
     @classmethod
     def of_table(
@@ -126,7 +114,7 @@ class BoostingTarget:
     ) -> BoostingTarget:
         """Return the targets of all rows of a table; ``initial`` is as for :func:`find_boosted_rows`."""
         n = target.shape[0]
-        return cls(plan, find_boosted_rows(plan, target, weight, initial), target, weight, np.array([[0, n]]), n, threads)
+        return cls(plan, scales.find_boosted_rows(plan, target, weight, initial), target, weight, np.array([[0, n]]), n, threads)
 
     @property
     def initial(self) -> NDArray[np.float64]:
@@ -176,13 +164,13 @@ class BoostingTarget:
         """Set the loss of a round."""
         self._loss, self._loss_of = loss, round_
 
-    def start(self, tree: int, output: int) -> Prepared:
+    def start(self, tree: int, output: int) -> scales.Prepared:
         """Compute the gradients of one output at the predictions so far, for all rows of a table."""
         round_ = self.round_of(tree)
         if tree == round_:
             self.open_round()
         if tree == round_ or self._loss_of != round_:  # a replacement shard within a round has no loss yet
-            weights = weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
+            weights = scales.weights_trained_on(self.g.shape[0], self.weight, self.held_out) if self._takes_all_rows else self.weights
             self.take_loss(round_, self.plan.loss.for_round(self.target, self._opened, weights))
         first = tree - output
         found = self.draw(first)
@@ -192,12 +180,12 @@ class BoostingTarget:
         separate, (a, b) = self._separate_steps, self._fixed
         if not separate and a.shape[0] <= ADDITION_ROWS:
             exponents, totals = fix_and_add_up(self.g, self.h, *self._most_bits, a, b)
-            return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
+            return scales.Prepared(self.in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
         exponents = min(exponent_for(self.g), self._most_bits[0]), min(exponent_for(self.h), self._most_bits[1])
         self.fix(exponents)
         if separate:
             self.fix_steps(exponents[0], exponent_for(self.step_hessian))
-        return Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not separate)
+        return scales.Prepared(self.in_sample, a, b, exponents, _NO_TARGET, spent=not separate)
 
     def draw(self, first: int) -> NDArray[np.int64] | None:
         """Draw the rows for the trees of all outputs from number ``first`` on, if rows are drawn.
@@ -288,7 +276,7 @@ class BoostingTarget:
         if separate and self.h.shape[0]:
             self.h[:] = 1.0 if weight is None else weight
 
-    def derived(self) -> Derived:
+    def derived(self) -> scales.Derived:
         """Return the statistics of these rows' derivatives that determine the scales of fixed point."""
         n_in = self.g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         hessians = (self.h, self.step_hessian) if self._separate_steps else (self.h,)
@@ -296,7 +284,7 @@ class BoostingTarget:
             of_h = [math.nan if h is self.h and self.unit_hessian else float(absolute_sum(h)) for h in hessians]
             sums = float(absolute_sum(self.g)), *of_h
         largest = max(float(self.g.max(initial=0.0)), -float(self.g.min(initial=0.0))), *(float(h.max(initial=0.0)) for h in hessians)
-        return Derived(sums, largest, n_in)
+        return scales.Derived(sums, largest, n_in)
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Convert gradients and hessians to fixed point in place, and return them."""
@@ -392,7 +380,7 @@ class BoostingTarget:
         """Return the losses of some rows of a table, by blocks (:func:`~dtrees.engine.outcome.scoring.shares_of`)."""
         by_part, weights = self.losses_by_part(slice(first, last)), self.scales.weights
         if self.draws:
-            undrawn = weight_of(self.raw.shape[1], self.weight, self.undrawn)
+            undrawn = scales.weight_of(self.raw.shape[1], self.weight, self.undrawn)
             weights = np.append(weights, np.full(len(by_part) - 2, undrawn))
         score = None
         if self.plan.scoring is not None and first == 0:

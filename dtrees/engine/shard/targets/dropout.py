@@ -1,25 +1,88 @@
-"""The node numbers of rows in the finished trees of boosting with dropout (DART).
+"""Dropout of boosting rounds (DART): which are dropped while a round grows, the weights of all afterwards, and their predictions.
 
-With these, a round can be dropped and added again with another weight without sending rows through its trees. The number of a node takes a
-byte in a tree of up to 256 nodes, two bytes in a tree of up to 65,536.
+Rashmi and Gilad-Bachrach, 2015, "DART: Dropouts meet multiple additive regression trees"; the weights are XGBoost's (``booster="dart"``).
+Both follow from the plan and the number of the round, so that shards and the coordinator compute them without a message.
+
+The node numbers of rows in finished trees are stored. With these, a round can be dropped and added again with another weight without
+sending rows through its trees. The number of a node takes a byte in a tree of up to 256 nodes, two bytes in a tree of up to 65,536.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.dropout import RoundWeights
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import add_by_number
+from dtrees.split.numbers import hashing
 from dtrees.split.policy import ADDITION_ROWS
+from dtrees.tree.tree import Tree
 
 #: Adds values of the nodes, or leaves, of a tree to a total of each row.
 Put = Callable[[NDArray[np.float64], NDArray[np.float64]], None]
+
+
+class RoundWeights:
+    """The weights of the rounds so far, which multiply the values of their trees.
+
+    Parameters
+    ----------
+    plan : BoostingPlan
+        A plan with dropout.
+
+    Attributes
+    ----------
+    weights : list of float
+        The weight of each round.
+    dropped : list of int
+        The rounds that are dropped while the next one grows.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import Dropout, Rules
+    >>> rounds = RoundWeights(BoostingPlan(Rules("newton", 1, 1), 0, None, 3, learning_rate=0.5, dropout=Dropout(1.0)))
+    >>> rounds.add(), rounds.weights, rounds.dropped
+    (None, [1.0], [0])
+    >>> rounds.add(), [round(weight, 3) for weight in rounds.weights], rounds.dropped
+    (None, [0.667, 0.667], [0, 1])
+    """
+
+    def __init__(self, plan: BoostingPlan) -> None:
+        assert plan.dropout is not None
+        self._dropout, self._rate, self._seed = plan.dropout, plan.learning_rate, hashing.as_seed(plan.seed)
+        self.weights: list[float] = []
+        self.dropped: list[int] = []
+
+    @classmethod
+    def after(cls, plan: BoostingPlan, n_rounds: int) -> RoundWeights:
+        """Return the weights after ``n_rounds`` rounds."""
+        rounds = cls(plan)
+        for _ in range(n_rounds):
+            rounds.add()
+        return rounds
+
+    def add(self) -> None:
+        """Add the next round to the weights, and draw the rounds that are dropped after it."""
+        share = len(self.dropped) if self._dropout.normalization == "tree" else 1
+        total = share + self._rate if self.dropped else 1.0
+        for round_ in self.dropped:
+            self.weights[round_] *= share / total
+        self.weights.append(1.0 / total)
+        n = len(self.weights)
+        key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_DROPOUT, n))
+        draws = (hashing.mix_each(key ^ hashing.mix_each(np.arange(n + 1))) >> np.uint64(11)) * 2.0**-53
+        skips = draws[n] < self._dropout.skip
+        self.dropped = [] if skips else np.flatnonzero(draws[:n] < self._dropout.rate).tolist()
+
+
+def weighted(trees: Sequence[Tree], weight: float) -> list[Tree]:
+    """Return trees whose values are multiplied by a weight."""
+    return [replace(tree, value=weight * tree.value) for tree in trees]
 
 
 class RememberedTrees:
