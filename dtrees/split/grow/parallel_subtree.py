@@ -31,7 +31,6 @@ from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.best_first import come_from, is_hopeless, is_limited, is_still_first, number_split
 from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.by_criterion import (
-    choose_sides_shared,
     draws_columns,
     first_shared,
     hand_down,
@@ -203,7 +202,7 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
                 _decide(sum_slots, work_pool, task, i)
     elif kind == DIVIDE:
         if is_still_first(task.budget, work_pool.origins[work_pool.places[i].left_child]):
-            _divide(columns, work_pool, task, i)
+            _divide(work_pool, i)
         else:
             _end(sum_slots, work_pool, task, i)
     elif kind == MARK:
@@ -314,6 +313,10 @@ def _offer(work_pool, task, i):
             work_pool.found.records[i] = mine
             for k in range(task.best.left.shape[1]):
                 work_pool.found.left[i, k] = task.best.left[0, k]
+            if is_categorical(task.limits.categories, mine.column) and not work_pool.is_level:
+                sides = task.sum_slots.sums.sides[work_pool.places[i].slot]
+                for code in range(sides.shape[0]):
+                    sides[code] = task.scratch.groups.side[code]
         release(work_pool.control, LOCK)
 
 
@@ -335,12 +338,10 @@ def _decide(sum_slots, work_pool, task, i):
 
 
 @lean_kernel
-def _divide(columns, work_pool, task, i):
+def _divide(work_pool, i):
     """Begin to divide the rows of a node by its split."""
     places, split = work_pool.places[i], work_pool.found.records[i]
     note_split(work_pool.parts.records[places.offset], split)
-    if is_categorical(task.limits.categories, split.column):
-        choose_sides_shared(columns, work_pool, task, i)
     add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
 
 

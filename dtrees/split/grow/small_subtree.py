@@ -9,7 +9,7 @@ from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.specialised import optional
 from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
-from dtrees.split.grow.by_criterion import choose_sides_in_block, hand_down, search_lists, search_random, search_tiny
+from dtrees.split.grow.by_criterion import hand_down, search_lists, search_random, search_tiny
 from dtrees.split.grow.stack import open_node, put_children
 from dtrees.split.node.limits import is_categorical, is_random, may_be_split
 from dtrees.split.node.partition import is_pure
@@ -72,11 +72,10 @@ def _fewest_sorted(task):
 
 
 @lean_kernel
-def _divide_block(columns, task, split, places, sums, keep_sorted):
-    """Apply a split to a node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
+def _divide_block(columns, task, split, places, keep_sorted):
+    """Apply the split found last to its node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
     limits, block, column = task.limits, task.block, split.column
     if is_categorical(limits.categories, column):
-        choose_sides_in_block(columns, task, places[0], places[1], sums)
         side = task.scratch.groups.side
         return divide_block_by_side(columns, block, side, task.scratch.spare, task.pool, split, places, keep_sorted)
     return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
@@ -147,7 +146,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         least = max(stops.min_samples, _fewest_sorted(task))
         keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
-        middle, out_middle = _divide_block(columns, task, split, places, node_sums, keep_sorted)
+        middle, out_middle = _divide_block(columns, task, split, places, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
         put_children(stack, n_todo, node, stops.right_side, left_stop, left_in_stop, best.left[0])

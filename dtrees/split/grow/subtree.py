@@ -25,7 +25,7 @@ from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_limited, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, draws_columns, hand_down, search_table, search_zones
+from dtrees.split.grow.by_criterion import draws_columns, hand_down, search_table, search_zones
 from dtrees.split.grow.small_subtree import grow_block, weight_of
 from dtrees.split.grow.stack import Stack, open_node, put_children, put_root
 from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, may_be_split
@@ -135,22 +135,18 @@ def hand_down_slot(task, n):
 
 
 @optional
-def _mark(buffer, columns, task, split, n, place, bits):
-    """Set the bits of the rows going left by the split of the n-th node on the stack; ``place`` is its start, in_stop and stop."""
+def _mark(buffer, columns, task, split, place, bits):
+    """Set the bits of the rows going left by the split found last; ``place`` is the node's start, in_stop and stop."""
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
-        if has_slots(task.sum_slots):
-            choose_sides_summed(columns, task, n)
-        else:
-            choose_sides(columns, task, n)
         mark_left(codes, Sides(task.scratch.groups.side), rows, start, stop, bits)
     else:
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
 
 
 @_mark.of(CellBuffer)
-def _(buffer, columns, task, split, n, place, bits):
+def _(buffer, columns, task, split, place, bits):
     start, in_stop, stop = place
     rule = cut_of(columns, split, stop > in_stop)
     mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, buffer.place_of, start, stop, bits)
@@ -163,11 +159,11 @@ def _note_places(buffer, task, start, stop):
 
 
 @lean_kernel
-def _divide(columns, task, n, start, in_stop, stop, depth):
-    """Apply the split found to the rows of the n-th node on the stack; return the numbers going left, in sample and out of sample."""
+def _divide(columns, task, start, in_stop, stop, depth):
+    """Apply the split found last to the rows of its node; return the numbers going left, in sample and out of sample."""
     partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
     used = task.bits[: (stop - start + 7) // 8]
-    _mark(task.buffer, columns, task, split, n, place, used)
+    _mark(task.buffer, columns, task, split, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
         inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
     else:  # the numbers of these rows are not needed any more: they are divided like out-of-sample rows
@@ -238,7 +234,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             _give_back(task.sum_slots, n_todo)
             continue
         note_split(nodes.records[node], split)
-        inside, outside = _divide(columns, task, n_todo, start, in_stop, stop, depth)
+        inside, outside = _divide(columns, task, start, in_stop, stop, depth)
         middle = start + inside + outside
         put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         if task.has_words:
@@ -265,4 +261,4 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
 @lean_entry
 def divide_shared(columns, task, start, in_stop, stop, depth):
     """Apply the split in ``task.best`` to a node of a sparse table; return the numbers going left, in sample and out of sample."""
-    return _divide(columns, task, ZERO(), start, in_stop, stop, depth)
+    return _divide(columns, task, start, in_stop, stop, depth)

@@ -16,7 +16,8 @@ that; if no categories are merged, the smaller side is the left one. So the cate
 and a finished tree can find them from its rows (:func:`find_subsets`).
 
 A split is stored as a number, in place of a threshold: the number of categories that go left, from the lower end of the order or, if
-negative, from its upper end; plus 2**32 times the number of the order. To apply the split, the node's categories are ordered again.
+negative, from its upper end; plus 2**32 times the number of the order. If it is not applied where it was found, the node's categories
+are ordered again.
 
 The best of many sets gains by chance. If categories carry no information, the gain of the first k of m categories in their order is
 about the variance of a row over its weight times m H(k / m), where H is the entropy in nats: for m independent normal numbers it is m
@@ -90,7 +91,8 @@ def merge_rare(column, m, limits, groups):
 def search_groups(node, column, values, counts, limits, bits, bar, scratch):
     """Find the best split of a node from the sums of its categories; the result is that of ``search_column``.
 
-    ``counts`` are the results of :func:`merge_rare`.
+    ``counts`` are the results of :func:`merge_rare`. If there is a split, ``scratch.groups.side`` becomes 1 for the codes that go left, 0
+    for others.
     """
     present, m = counts
     if present < 2:
@@ -126,6 +128,7 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
         order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, buffer)
+    _write_sides(values.shape[0], m, found.record[0].threshold, groups)
     found.record[0].by_chance = _by_chance(node, best, m, limits) if limits.chance > 0.0 else 0.0
     return SPLIT, top, True
 
@@ -196,6 +199,24 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
     record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
 
 
+@lean_kernel
+def _write_sides(n_distinct, m, number, groups):
+    """Write to ``groups.side``, by code, which rows a split of ``m`` categories sends left; they are ordered up to it from both ends."""
+    side, n_left = groups.side, n_categories_left(number)
+    # The categories of the side with fewer of them are listed one by one.
+    some, left_is_listed = min(n_left, m - n_left), n_left <= m - n_left
+    side[: n_distinct + 1] = 0
+    if not left_is_listed:
+        for i in range(m):
+            if groups.code[i] != RARE:
+                side[groups.code[i]] = 1
+    first = ZERO() if (number > 0.0) == left_is_listed else m - some
+    for i in range(first, first + some):
+        code = groups.code[groups.order[0, i]]
+        if code != RARE:
+            side[code] = left_is_listed
+
+
 @separate_kernel(returns=FOUND)
 def search_categories(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column of categories.
@@ -215,26 +236,13 @@ def _group(column, pair, limits, scratch):
 
 
 @lean_kernel
-def choose_sides(node, values, counts, limits, bits, number, groups, side):
-    """Write to ``side``, by code, which rows a split sends left, given the sums of the node's categories; see :func:`search_groups`."""
+def choose_sides(node, values, counts, limits, bits, number, groups):
+    """Write to ``groups.side`` which rows a split sends left, given the sums of the node's categories, like :func:`search_groups`."""
     _, m = counts
-    which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
-    from_low, n_right = number > 0.0, m - n_left
-    _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-    # The categories of the side with fewer of them are listed one by one.
-    some = min(n_left, n_right)
-    order_ends(groups, m, some)
-    left_is_listed = n_left <= n_right
-    side[: values.shape[0] + 1] = 0
-    if not left_is_listed:
-        for i in range(m):
-            if groups.code[i] != RARE:
-                side[groups.code[i]] = 1
-    first = ZERO() if from_low == left_is_listed else m - some
-    for i in range(first, first + some):
-        code = groups.code[groups.order[0, i]]
-        if code != RARE:
-            side[code] = left_is_listed
+    n_left = n_categories_left(number)
+    _set_keys(limits.thresholds, node, values, groups, m, np.int64(abs(number) // ORDER), limits.categories.smooth, bits)
+    order_ends(groups, m, min(n_left, m - n_left))
+    _write_sides(values.shape[0], m, number, groups)
 
 
 @kernel
@@ -243,33 +251,20 @@ def n_categories_left(number):
     return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
 
 
-@separate_kernel(returns=types.none)
-def choose_sides_of_node(column, pair, limits, number, scratch, side):
-    """Write to ``side``, by code, which rows the split of a node sends left."""
+@lean_kernel
+def _choose_sides_of_node(column, pair, limits, number, scratch):
+    """Write to the scratch space, by code, which rows the split of a node sends left."""
     node, counts = _group(column, pair, limits, scratch)
-    choose_sides(node, pair.values, counts, limits, pair.bits, number, scratch.groups, side)
+    choose_sides(node, pair.values, counts, limits, pair.bits, number, scratch.groups)
 
 
 @separate_kernel(returns=FOUND)
 def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
     """Find the best split of a node of a block in one column of categories; ``place`` is the range of its keys."""
-    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
-    return search_groups(node, column, values, counts, limits, ZERO(), bar, scratch)
-
-
-@lean_kernel
-def _group_list(column, keys, block, place, sums, limits, groups):
-    """Sum the rows of a node of a block by category; the result is that of :func:`_group`."""
     first, last = place
     node = node_statistic(limits.criterion, sums, last - first)
-    return node, merge_rare(column, group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups), limits, groups)
-
-
-@separate_kernel(returns=types.none)
-def choose_sides_of_list(column, values, keys, block, place, sums, limits, number, scratch):
-    """Write to the scratch space, by code, which rows the split of a node of a block sends left."""
-    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
-    choose_sides(node, values, counts, limits, ZERO(), number, scratch.groups, scratch.groups.side)
+    m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+    return search_groups(node, column, values, merge_rare(column, m, limits, scratch.groups), limits, ZERO(), bar, scratch)
 
 
 class NodesByCategory(NamedTuple):
@@ -320,7 +315,7 @@ def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scra
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
         pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
-        choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
+        _choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch)
         mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
