@@ -255,12 +255,10 @@ def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
             low, high = min(low, code), max(high, code)
     if high < 0 or (low == high and n_missing == 0):
         return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(n_distinct - 1)
-    if low < high:
-        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
     node, zeros_left = node_statistic(limits.criterion, pair.sums, n), has_zeros and zero_code <= cut
     left, missing = _sum_cells(keys, cut, n_distinct, zeros_left, pair.partition, pair.start, node, scratch.classes)
-    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
+    top = try_threshold(limits, left, missing, node, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 
 
