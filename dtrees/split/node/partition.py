@@ -22,9 +22,11 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kerne
 from dtrees.split.compile.memory import count_bits, prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claimed, wait_for
+from dtrees.split.numbers.fixed_point import add_up
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
-from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
+from dtrees.split.table.sorting import lower_bound
+from dtrees.split.table.sparse_columns import SparseColumns, n_steps
 
 #: Number of a kind of task of :func:`divide_many`.
 DIVIDE = 0
@@ -74,34 +76,19 @@ def number(rows):
 
 @kernel
 def gather(partition, first, last, target_a, target_b):
-    """Write the numbers of the rows at some places in the order of ``rows``, from arrays indexed by row number.
+    """Write the numbers of the rows at some places in the order of ``rows``, from arrays indexed by row number; return their totals.
 
-    Returns the totals of a, of b and of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
+    These are the result of :func:`~dtrees.split.numbers.fixed_point.add_up`.
     """
     rows, a, b = partition.rows, partition.g, partition.h
-    total_a = total_b = size = ZERO()
-    top = 0.0
     if b.shape[0] > 0:
         for i in range(first, last):
             row = rows[i]
-            g, h = target_a[row], target_b[row]
-            a[i], b[i] = g, h
-            total_a += g
-            total_b += h
-            size += abs(g)
-            if h > 0:
-                top = max(top, abs(float(g)) / h)
-            elif g != 0:
-                top = np.inf
+            a[i], b[i] = target_a[row], target_b[row]
     else:
         for i in range(first, last):
-            g = target_a[rows[i]]
-            a[i] = g
-            total_a += g
-            size += abs(g)
-            top = max(top, abs(float(g)))
-        total_b += last - first
-    return total_a, total_b, size, top * (1.0 + 2.0**-44)
+            a[i] = target_a[rows[i]]
+    return add_up(a[first:last], b[first:last])
 
 
 class Cut(NamedTuple):
@@ -484,7 +471,7 @@ def mark_rows(columns, column, rule, rows, bits):
     for byte in range(bits.shape[0]):
         bits[byte] = 0
     for i in range(rows.shape[0]):
-        k = find_row(columns, first, last, rows[i])
+        k = lower_bound(columns.rows, first, last, rows[i])
         stored = k < last and columns.rows[k] == rows[i]
         code = np.int64(columns.codes[k]) if stored else columns.zero_code[column]
         bits[i >> 3] |= np.uint8(goes_left(rule, code)) << np.uint8(i & 7)

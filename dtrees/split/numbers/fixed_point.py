@@ -80,7 +80,7 @@ def fix_into(x, most, out):
 def add_up(a, b):
     """Return the totals of a, of b and of abs(a), and an upper bound of abs(a) / b; ``b`` is empty if every weight is 1.
 
-    See :func:`~dtrees.split.node.partition.gather`.
+    The bound is infinite if some b is zero but not its a.
     """
     total_a = total_b = size = highest = ZERO()
     n = a.shape[0]

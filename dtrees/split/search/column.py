@@ -28,7 +28,6 @@ from dtrees.split.search.random_threshold import search_random
 from dtrees.split.search.sweep import (
     SortedRows,
     find_dominant,
-    first_above,
     list_others,
     rows_between,
     search_around_dominant,
@@ -37,7 +36,7 @@ from dtrees.split.search.sweep import (
     sweep_sorted,
 )
 from dtrees.split.search.vectors import sweep_chunks, sweeps_chunks
-from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
+from dtrees.split.table.sorting import code_in, fill_bins, first_key, lower_bound, prefers_bins, sort_places
 
 
 @optional
@@ -155,7 +154,7 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, some of which may miss the value; return the best score, and whether any does."""
     node, buffer = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
-    end = first_above(rows.keys, rows.first, rows.last, n_distinct - 1)
+    end = lower_bound(rows.keys, rows.first, rows.last, first_key(n_distinct))
     missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, buffer[1]))
     present, none = rows_between(rows, rows.first, end), nothing(node, buffer[0])
     score = sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, buffer[2], scratch.found)

@@ -30,8 +30,8 @@ from dtrees.split.search.column import search_column, search_sorted
 from dtrees.split.search.random_threshold import draw_threshold, try_threshold
 from dtrees.split.search.sweep import SortedRows, search_around_dominant
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
-from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
+from dtrees.split.table.sorting import code_in, code_of, key_of, lower_bound, place_in, sort_keys
+from dtrees.split.table.sparse_columns import SparseColumns, n_steps
 
 
 @by_reference
@@ -173,7 +173,7 @@ def find_cells(columns, column, rows, first, buffer):
     m = ZERO()
     if n * n_steps(stop - start) < stop - start:
         for i in range(n):
-            start = find_row(columns, start, stop, rows[i])
+            start = lower_bound(columns.rows, start, stop, rows[i])
             if start < stop and columns.rows[start] == rows[i]:
                 keys[m] = key_of(codes[start], i)
                 m += 1

@@ -17,6 +17,7 @@ from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, separa
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
+from dtrees.split.table.sorting import lower_bound
 
 #: Intervals that cover flagged zones: the two ends of a column, the neighbourhood of its best split, and one more.
 _INTERVALS = 4
@@ -354,13 +355,7 @@ def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
             row = listed[side, k]
             if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
                 continue
-            high = rows.shape[0]
-            while low < high:  # the rows of a node ascend, and so do the listed rows
-                middle = (low + high) // 2
-                if rows[middle] < row:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = lower_bound(rows, low, rows.shape[0], row)  # the rows of a node ascend, and so do the listed rows
             if low < rows.shape[0] and rows[low] == row:
                 keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low)
                 at += 1
