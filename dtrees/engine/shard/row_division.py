@@ -15,7 +15,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, divide_many, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
-from dtrees.split.search.categories import ORDER, find_subsets, write_sets
+from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets, write_sets
+from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 
@@ -29,18 +30,35 @@ def mark_by_threshold(
     """Set the bits of the rows, by place, that splits send left; the bits of splits with a set of categories are not written."""
     n_bytes = (splits.stop - splits.start + 7) // 8
     offsets = bounds_of(n_bytes)
-    bits = np.empty(offsets[-1], np.uint8)
-    step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
+    marks = RouteBits(np.empty(offsets[-1], np.uint8), offsets)
     n_bytes[by_set] = 0
-    chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-    tasks, marks = np.array(chunks, np.int64).reshape(-1, 3), RouteBits(bits, offsets)
-
+    tasks = _chunks_of(n_bytes, marks, threads)
     share_by_column(
         threads, columns.codes, splits.column[tasks[:, 0]],
         lambda queue, _, own: mark_many(queue, own, columns, splits, rows, marks),
-        [tasks], others=[columns.words], most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+        [tasks], others=[columns.words], most=1 + marks.bits.shape[0] * 8 // THREAD_ROWS,
     )  # fmt: skip
     return marks
+
+
+def mark_by_set(
+    threads: Threads, columns: Columns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
+) -> None:
+    """Set the bits of the rows that splits with one of these sets of categories send left."""
+    n_bytes, side = np.diff(marks.offsets)[sets.node], np.empty((threads.n_threads, int(np.diff(columns.offsets).max()) + 1), np.uint8)
+    tasks = _chunks_of(n_bytes, marks, threads)
+    share_by_column(
+        threads, columns.codes, splits.column[sets.node[tasks[:, 0]]],
+        lambda queue, thread, own: mark_by_sets(queue, own, sets, splits, columns, rows, side[thread], marks),
+        [tasks], others=[columns.words], most=1 + int(n_bytes.sum()) * 8 // THREAD_ROWS,
+    )  # fmt: skip
+
+
+def _chunks_of(n_bytes: NDArray[np.int64], marks: RouteBits, threads: Threads) -> NDArray[np.int64]:
+    """Return tasks for these numbers of bytes of bits: the index of a number, and the first and last of its bytes."""
+    step = max(ROUTE_BYTES, marks.bits.shape[0] // (2 * threads.n_threads) + 1)
+    chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+    return np.array(chunks, np.int64).reshape(-1, 3)
 
 
 def divide_rows(

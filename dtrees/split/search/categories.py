@@ -31,11 +31,10 @@ If the smaller side of a split may have only a few of the categories, only these
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
@@ -44,7 +43,7 @@ from dtrees.split.criteria.parts import node_statistic, per_gain
 from dtrees.split.criteria.statistics import minus, nothing
 from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
 from dtrees.split.node.partition import Sides, mark_left
-from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, NodeColumn, note_found
+from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, note_found, pair_of
 from dtrees.split.numbers.elementary import logarithm
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
 from dtrees.split.search.category_orders import (
@@ -267,56 +266,34 @@ def search_categories_of_list(column, values, keys, block, place, sums, limits, 
     return search_groups(node, column, values, merge_rare(column, m, limits, scratch.groups), limits, ZERO(), bar, scratch)
 
 
-class NodesByCategory(NamedTuple):
-    """Data of split nodes in addition to their splits, some of which are by categories.
-
-    Attributes
-    ----------
-    which : ndarray of int64
-        The nodes that are split by categories.
-    column : ndarray of int32, shape (n,)
-        The number of the column of each split in the whole table.
-    in_stop : ndarray of int64, shape (n,)
-    sums : ndarray of int64, shape (n, n_sums)
-    path : ndarray of uint64, shape (n,)
-    """
-
-    which: NDArray[np.int64]
-    column: NDArray[np.int32]
-    in_stop: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    path: NDArray[np.uint64]
-
-
 @kernel
-def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scratch, marks):
+def mark_by_category(queue, which, nodes, splits, columns, column_ids, limits, scratch, marks):
     """Mark the rows going left by splits of categories; several threads may call it.
 
     Parameters
     ----------
     queue : ndarray of int64
         See :mod:`dtrees.split.compile.work_queue`.
-    nodes : NodesByCategory
+    which : ndarray of int64
+        The nodes that are split by categories.
+    nodes : NodesOfTree
     splits : SplitsOfRows
         The splits of all these nodes.
     columns : Columns
-    partition : RowPartition
+    column_ids : ndarray of int32, shape (n_columns,)
+        Numbers of the columns in the whole table.
     limits : SplitLimits
-    key : uint64
-        Key of the tree's stream of random thresholds.
     scratch : Scratch
     marks : RouteBits
         Written for splits of categories.
     """
-    bits, offsets = marks
-    for k in claimed(queue, nodes.which.shape[0]):
-        i = nodes.which[k]
-        j, start = splits.column[i], splits.start[i]
-        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
-        pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
+    (bits, offsets), rows = marks, nodes.partition.rows
+    for k in claimed(queue, which.shape[0]):
+        i = which[k]
+        j = splits.column[i]
+        pair = pair_of(columns, column_ids, j, nodes, i)
         _choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch)
-        mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        mark_left(pair.codes, Sides(scratch.groups.side), rows, pair.start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
 @inlined_kernel
@@ -327,21 +304,35 @@ def has_category(words, first, last, number):
 
 
 @kernel
-def mark_by_sets(sets, splits, columns, rows, side, marks):
-    """Mark the rows going left by splits whose sets of categories are known.
+def mark_by_sets(queue, chunks, sets, splits, columns, rows, side, marks):
+    """Mark the rows going left by splits whose sets of categories are known; several threads may call it.
 
-    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` is a
-    buffer for each distinct value of a column and one more. Other parameters are those of :func:`mark_by_category`.
+    Parameters
+    ----------
+    queue : ndarray of int64
+    chunks : ndarray of int64, shape (n_chunks, 3)
+        A set, and the first and last byte of its split's bits to set.
+    sets : CategorySets
+        Its nodes are those of the ``splits`` that have a set (:class:`~dtrees.tree.category_sets.CategorySets`).
+    splits : SplitsOfRows
+    columns : Columns
+    rows : ndarray of uint32
+    side : ndarray of uint8
+        Buffer for each distinct value of a column and one more.
+    marks : RouteBits
+        Written.
     """
     bits, offsets = marks
-    for k in range(sets.node.shape[0]):
+    for c in claimed(queue, chunks.shape[0]):
+        k, first, last = chunks[c]
         i = sets.node[k]
         j = splits.column[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         side[values.shape[0]] = splits.missing_left[i]
         for code in range(values.shape[0]):
             side[code] = has_category(sets.words, sets.offset[k], sets.offset[k + 1], np.int64(value_at(values, code)))
-        mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        begin, end = splits.start[i] + 8 * first, min(splits.start[i] + 8 * last, splits.stop[i])
+        mark_left(codes, Sides(side), rows, begin, end, bits[offsets[i] + first : offsets[i] + last])
 
 
 #: Number of a node's rows that are read first, and the factor by which their distance shrinks in each further pass: rows of a node whose

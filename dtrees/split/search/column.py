@@ -20,8 +20,8 @@ from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing
 from dtrees.split.node.limits import RandomThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
-from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete, pair_of
+from dtrees.split.numbers.hashing import draw_columns, undraw_columns
 from dtrees.split.search.categories import search_categories
 from dtrees.split.search.order_statistics import search_deviations
 from dtrees.split.search.random_threshold import search_random
@@ -178,16 +178,14 @@ def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch,
         node, j = tasks[t, 0], tasks[t, 1]
         column = np.int64(column_ids[j])
         out.records[t].column = column
-        start, in_stop, sums = nodes.start[node], nodes.in_stop[node], nodes.sums[node]
-        if not begin_column(limits.criterion, sums, column):
+        pair = pair_of(columns, column_ids, j, nodes, node)
+        if not begin_column(limits.criterion, pair.sums, column):
             out.records[t].status = CONSTANT
             continue
-        values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(nodes.key) ^ nodes.path[node], column)
-        pair = NodeColumn(columns.codes[j], values, nodes.partition, start, in_stop, sums, bits)
         status, score, has_missing = search_any_column(j, pair, limits, -1.0, scratch)
         out.records[t].status = status
         if status == SPLIT:
-            complete(values, column, in_stop - start, sums, limits, score, has_missing, scratch.found, out, t)
+            complete(pair.values, column, pair.in_stop - pair.start, pair.sums, limits, score, has_missing, scratch.found, out, t)
 
 
 @kernel
