@@ -54,9 +54,7 @@ from dtrees.split.grow.parallel_sums import (
     start_taking,
     sum_chunk,
 )
-from dtrees.split.grow.small_subtree import grow_block, weight_of
-from dtrees.split.grow.stack import put_root
-from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
+from dtrees.split.grow.subtree import Task, grow_block, grow_subtree, hand_down_slot, is_large, put_root, weight_of
 from dtrees.split.grow.work_pool import (
     CHUNKS_LEFT,
     DIVIDE,
