@@ -38,17 +38,15 @@ def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] |
     versions: dict[type, Callable[..., Any]] = {}
     name = declaration.__name__
 
-    def version_for(kind: Any) -> Callable[..., Any]:
-        found = versions.get(kind, otherwise)
-        if found is None:
-            raise TypingError(f"{name} has no version for {getattr(kind, '__name__', kind)}; add one with @{name}.of(...)")
-        return found
-
     def run(*arguments: Any) -> Any:
         return entry(*arguments)
 
     def choose(first: Any, *rest: Any) -> Callable[..., Any]:
-        return version_for(getattr(first, "instance_class", first))
+        kind = getattr(first, "instance_class", first)
+        found = versions.get(kind, otherwise)
+        if found is None:
+            raise TypingError(f"{name} has no version for {getattr(kind, '__name__', kind)}; add one with @{name}.of(...)")
+        return found
 
     def of(*kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def add(version: Callable[..., Any]) -> Callable[..., Any]:

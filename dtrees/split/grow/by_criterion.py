@@ -17,7 +17,7 @@ from dtrees.split.criteria import constraints
 from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
 from dtrees.split.node.records import NO_SPLIT, SPLIT, complete_but_threshold
-from dtrees.split.numbers.hashing import ColumnDrawing, draw_columns, undraw_columns
+from dtrees.split.numbers.hashing import draw_columns, undraw_columns
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.search.tiny_node import search_tiny_node
@@ -133,8 +133,8 @@ def _conclude(columns, task, n, sums, best):
 
 @inlined_kernel
 def _drawing_of(task):
-    """Return how the columns of a node are drawn."""
-    return ColumnDrawing(task.stops.max_features, task.keys[0], task.pool)
+    """Return how many columns are drawn for a node, the key of the tree's stream of these draws, and the tree's columns."""
+    return task.stops.max_features, task.keys[0], task.pool
 
 
 @METHODS.method(_INT, _INTS, _INTS)

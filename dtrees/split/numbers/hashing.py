@@ -9,8 +9,6 @@ Streams separate draws for different purposes, for example the rows and the colu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,24 +25,6 @@ STREAM_NODE = np.uint64(4)
 STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
 STREAM_DROPOUT = np.uint64(7)
-
-
-class ColumnDrawing(NamedTuple):
-    """How columns are drawn for nodes.
-
-    Attributes
-    ----------
-    max_features : int
-        Number of columns for each node.
-    key : uint64
-        Key of the tree's stream of columns of nodes.
-    pool : ndarray of int32
-        The tree's columns, ascending.
-    """
-
-    max_features: Any
-    key: Any
-    pool: NDArray[np.int32]
 
 
 @kernel

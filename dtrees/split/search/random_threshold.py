@@ -237,10 +237,10 @@ def _try_column(limits, node, block, j, bar, scratch):
 def search_random_block(limits, drawing, key, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
 
-    It finds the same thresholds and split as :func:`search_random` column by column. ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`, ``key`` that of the tree's thresholds. Rows of ``block.reals`` are lowest and
-    highest value, threshold, and score; rows of ``block.counts`` are missing rows, rows going left, their H, their other sums, then H
-    and the other sums of the missing rows.
+    It finds the same thresholds and split as :func:`search_random` column by column. ``drawing`` is the number of columns for each node,
+    the key of the tree's stream of columns of nodes, and the tree's columns, ascending; ``key`` is that of the tree's thresholds. Rows
+    of ``block.reals`` are lowest and highest value, threshold, and score; rows of ``block.counts`` are missing rows, rows going left,
+    their H, their other sums, then H and the other sums of the missing rows.
 
     Returns
     -------

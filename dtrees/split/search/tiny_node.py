@@ -238,8 +238,8 @@ def bring_up_best(again, bounds, n):
 def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, scratch):
     """Find the best split of a node of few rows of a block.
 
-    It is the same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`.
+    It is the same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is that of
+    :func:`~dtrees.split.search.random_threshold.search_random_block`.
 
     Returns
     -------

@@ -208,11 +208,6 @@ class ZoneMap(NamedTuple):
         return self._replace(part=_take_columns(self.part, places), joined=joined, **rest)
 
 
-def no_zones() -> ZoneMap:
-    """Return the zone map of a table without rows and columns."""
-    return map_zones(presort([]))
-
-
 def compile_zones() -> None:
     """Compile the kernels that build zone maps."""
     map_zones(presort([np.arange(2.0)]))

@@ -54,14 +54,6 @@ def moments_of(summed):
     return Moments(summed.node_sums[0], summed.node_sums[1], in_stop - start)
 
 
-@inlined_kernel
-def with_column(summed, columns, column):
-    """Return a node and a column as a pair for a search."""
-    start, in_stop, _ = summed.place
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
-
-
 @lean_kernel
 def sum_categories(element, n_distinct, least, groups):
     """Write a node's sums of each category; those with fewer than ``least`` rows are merged and come last.
@@ -152,9 +144,10 @@ def _square_each(numbers, width, mean, least, terms):
 def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     """Find the best split of a node in a column of categories, number ``j`` of the zone map; the result is that of ``search_column``."""
     column = summed.zone_map.which[j]
-    pair = with_column(summed, columns, column)
-    values = pair.values
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     if summed.zone_map.n_zones[j] < values.shape[0]:
+        start, in_stop, _ = summed.place
+        pair = NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
         return search_categories(column, pair, limits, bar, scratch)
     element, least = element_of(summed.sums, summed.place[2], j), limits.categories.least[column]
     if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, pointer_to, separate_kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
@@ -32,8 +32,7 @@ def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
     """Return a word with a bit for each of the 64 bytes from ``flags[at]`` on, set if the byte is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]])
         lanes = ir.VectorType(ir.IntType(8), 64)
         numbers = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=1)
         return builder.bitcast(builder.icmp_unsigned("!=", numbers, ir.Constant(lanes, None)), ir.IntType(64))
@@ -46,8 +45,7 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
     """Return how many of the _WINDOW numbers from ``numbers[at]`` on are below a bound."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]])
         lanes = ir.VectorType(ir.IntType(32), _WINDOW)
         some = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=4)
         bound = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0))

@@ -17,8 +17,9 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
+from dtrees.split.table.columns import presort
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.zone_map import ZoneMap, no_zones
+from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones import sums as zone_sums
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
@@ -80,7 +81,7 @@ def no_sum_slots() -> SumSlots:
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
-    return make_sum_slots(no_zones(), sums, np.empty(0, np.int32), 0, none)
+    return make_sum_slots(map_zones(presort([])), sums, np.empty(0, np.int32), 0, none)
 
 
 @optional

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, pointer_to, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.constraints import begin_column
@@ -45,10 +45,8 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
     """Add two numbers to ``array[i]`` and ``array[i + 1]``, by one load, one addition and one store."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], values, [arguments[1]])
         pair = ir.VectorType(ir.IntType(64), 2)
-        pointer = builder.bitcast(pointer, pair.as_pointer())
+        pointer = builder.bitcast(pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]]), pair.as_pointer())
         numbers = ir.Constant(pair, ir.Undefined)
         for k in range(2):
             numbers = builder.insert_element(numbers, arguments[2 + k], ir.Constant(ir.IntType(32), k))
