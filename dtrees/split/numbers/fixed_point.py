@@ -141,14 +141,6 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     return min(exponent, 0) if integral else exponent
 
 
-def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
-    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
-    exponent = exponent_for(x, integral)
-    out = np.empty(x.shape[0], dtype=np.int64)
-    scale_into(x, exponent, out)
-    return out, exponent
-
-
 #: Up to this many numbers are added by eight sums side by side, more in two halves.
 _AT_ONCE = 128
 

@@ -105,22 +105,18 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
             continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
         order_ends(groups, m, most)
-        left = nothing(node, buffer[0])
-        for cut in range(1, most + 1):
-            left = _plus_place(left, groups, cut - 1)
-            score = _score_cut(left, node, cut, m, limits, bits, top)
-            if score > top:
-                top, best, order = score, cut, which
-                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
-        first = max(most + 1, m - most)  # first cut with the smaller side at the upper end
-        left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
-        for cut in range(first, m):
-            if cut > first:
-                left = _plus_place(left, groups, cut - 1)
-            score = _score_cut(left, node, cut, m, limits, bits, top)
-            if score > top:
-                top, best, order = score, cut, which
-                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+        left, first, last = nothing(node, buffer[0]), ZERO() + 1, most + 1
+        for upper in range(2):  # cuts with the smaller side at the lower end of the order, then those with it at the upper end
+            if upper:
+                first, last = max(most + 1, m - most), m
+                left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
+            for cut in range(first, last):
+                if cut > first or not upper:
+                    left = _plus_place(left, groups, cut - 1)
+                score = _score_cut(left, node, cut, m, limits, bits, top)
+                if score > top:
+                    top, best, order = score, cut, which
+                    note_found(found, ZERO(), HAS_THRESHOLD, False, left)
     if best == 0:
         return NO_SPLIT, 0.0, True
     if order + 1 < n_orders(node):  # another order has replaced it
