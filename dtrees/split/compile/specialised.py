@@ -62,6 +62,11 @@ def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] |
     return run
 
 
+def always(first, *rest):
+    """Return True: the version, for the kinds that have it, of a function that tells whether a kind has some property."""
+    return True
+
+
 def optional(declaration: Callable[..., Any]) -> Any:
     """Return a function as :func:`specialised` does; the decorated function serves all types without a version of their own."""
     return specialised(declaration, declaration)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import always, optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import gain
 from dtrees.split.numbers.elementary import bits_of, float_of
@@ -192,9 +192,7 @@ def is_constrained(criterion: Any) -> Any:
     return False
 
 
-@is_constrained.of(InOrder, Clipped)
-def _(criterion):
-    return True
+is_constrained.of(InOrder, Clipped)(always)
 
 
 @optional

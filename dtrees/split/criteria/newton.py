@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel
+from dtrees.split.compile.specialised import always
 from dtrees.split.criteria import constraints, parts
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.squares import Squares
@@ -161,9 +162,7 @@ def _(criterion, gain):
     return gain > 0.0
 
 
-@parts.is_arithmetic.of(Thresholded)
-def _(criterion):
-    return True
+parts.is_arithmetic.of(Thresholded)(always)
 
 
 @parts.flag_zones_roughly.of(Thresholded)

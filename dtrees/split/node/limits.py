@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
-from dtrees.split.compile.specialised import optional
+from dtrees.split.compile.specialised import always, optional
 from dtrees.split.criteria.constraints import criterion_for_thread
 from dtrees.split.criteria.parts import node_statistic
 
@@ -36,9 +36,7 @@ def is_random(thresholds: Any) -> Any:
     return False
 
 
-@is_random.of(RandomThreshold)
-def _(thresholds):
-    return True
+is_random.of(RandomThreshold)(always)
 
 
 class Categories(NamedTuple):
