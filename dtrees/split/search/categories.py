@@ -46,17 +46,7 @@ from dtrees.split.node.partition import Sides, mark_left
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, note_found, pair_of
 from dtrees.split.numbers.elementary import logarithm
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
-from dtrees.split.search.category_orders import (
-    RARE,
-    group_keys,
-    group_rows,
-    is_order,
-    n_orders,
-    order_ends,
-    plus_group,
-    set_means,
-    take_rare_together,
-)
+from dtrees.split.search import category_orders as orders
 from dtrees.split.search.sweep import score_above
 from dtrees.split.table.columns import value_at
 
@@ -69,21 +59,21 @@ ORDER = np.float64(2**32)
 @optional
 def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
     """Write the keys by which categories are ordered: their means, or random numbers."""
-    set_means(node, groups, m, which, smooth)
+    orders.set_means(node, groups, m, which, smooth)
 
 
 @_set_keys.of(RandomThreshold)
 def _(thresholds, node, values, groups, m, which, smooth, bits):
     for i in range(m):
         code = groups.code[i]
-        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == RARE)
+        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == orders.RARE)
         groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
 
 
 @lean_kernel
 def merge_rare(column, m, limits, groups):
     """Merge rare categories of a node; return the number of categories before and after. ``column`` is its number in ``limits``."""
-    return m, take_rare_together(groups, m, limits.categories.least[column])
+    return m, orders.take_rare_together(groups, m, limits.categories.least[column])
 
 
 @lean_kernel
@@ -100,11 +90,11 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
     found, buffer = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
-    for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
-        if not (is_random(limits.thresholds) or is_order(node, which)):
+    for which in range(ZERO() + 1 if is_random(limits.thresholds) else orders.n_orders(node)):
+        if not (is_random(limits.thresholds) or orders.is_order(node, which)):
             continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-        order_ends(groups, m, most)
+        orders.order_ends(groups, m, most)
         left, first, last = nothing(node, buffer[0]), ZERO() + 1, most + 1
         for upper in range(2):  # cuts with the smaller side at the lower end of the order, then those with it at the upper end
             if upper:
@@ -119,9 +109,9 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
                     note_found(found, ZERO(), HAS_THRESHOLD, False, left)
     if best == 0:
         return NO_SPLIT, 0.0, True
-    if order + 1 < n_orders(node):  # another order has replaced it
+    if order + 1 < orders.n_orders(node):  # another order has replaced it
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
-        order_ends(groups, m, most)
+        orders.order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, buffer)
     _write_sides(values.shape[0], m, found.record[0].threshold, groups)
     found.record[0].by_chance = _by_chance(node, best, m, limits) if limits.chance > 0.0 else 0.0
@@ -132,7 +122,7 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
 def _plus_place(statistic, groups, i):
     """Return a statistic plus the rows of the ``i``-th category in order."""
     place = groups.order[0, i]
-    return plus_group(statistic, groups.sums[place], groups.n[place])
+    return orders.plus_group(statistic, groups.sums[place], groups.n[place])
 
 
 @lean_kernel
@@ -172,7 +162,7 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
 
     Categories are ordered up to ``most`` from both ends; the cut is within one of these ranges.
     """
-    rare, missing = groups.code[m - 1] == RARE, m - 1
+    rare, missing = groups.code[m - 1] == orders.RARE, m - 1
     if rare:
         missing -= 1
     has_missing = missing >= 0 and groups.code[missing] == n_distinct
@@ -203,12 +193,12 @@ def _write_sides(n_distinct, m, number, groups):
     side[: n_distinct + 1] = 0
     if not left_is_listed:
         for i in range(m):
-            if groups.code[i] != RARE:
+            if groups.code[i] != orders.RARE:
                 side[groups.code[i]] = 1
     first = ZERO() if (number > 0.0) == left_is_listed else m - some
     for i in range(first, first + some):
         code = groups.code[groups.order[0, i]]
-        if code != RARE:
+        if code != orders.RARE:
             side[code] = left_is_listed
 
 
@@ -226,7 +216,7 @@ def search_categories(column, pair, limits, bar, scratch):
 def _group(column, pair, limits, scratch):
     """Sum a node's rows by category; return the node's statistic, and the results of :func:`merge_rare`."""
     node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
-    m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
+    m = orders.group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
     return node, merge_rare(column, m, limits, scratch.groups)
 
 
@@ -236,7 +226,7 @@ def choose_sides(node, values, counts, limits, bits, number, groups):
     _, m = counts
     n_left = n_categories_left(number)
     _set_keys(limits.thresholds, node, values, groups, m, np.int64(abs(number) // ORDER), limits.categories.smooth, bits)
-    order_ends(groups, m, min(n_left, m - n_left))
+    orders.order_ends(groups, m, min(n_left, m - n_left))
     _write_sides(values.shape[0], m, number, groups)
 
 
@@ -258,7 +248,7 @@ def search_categories_of_list(column, values, keys, block, place, sums, limits, 
     """Find the best split of a node of a block in one column of categories; ``place`` is the range of its keys."""
     first, last = place
     node = node_statistic(limits.criterion, sums, last - first)
-    m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+    m = orders.group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
     return search_groups(node, column, values, merge_rare(column, m, limits, scratch.groups), limits, ZERO(), bar, scratch)
 
 
