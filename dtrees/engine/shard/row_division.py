@@ -96,7 +96,7 @@ def divide_tasks(places: Places, marks: RouteBits, n_threads: int) -> tuple[NDAr
         See :func:`~dtrees.split.node.partition.divide_many`.
     """
     (start, in_stop, stop), (bits, offsets) = places, marks
-    counts = count_left(bits, offsets, start, in_stop, stop)
+    counts = count_left(bits, offsets, start, in_stop)
     left_in_stop, left_stop = start + counts[:, 0], start + counts[:, 1]
     large = (stop - start >= SPREAD_ROWS) & (n_threads > 1)
     spread: list[NDArray[np.int64]] = []

@@ -144,7 +144,7 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
         if pools.is_last(work_pool, i):
             _start_scans(work_pool, task, i)
     elif kind == pools.SCAN:
-        _scan(sum_slots, columns, work_pool, task, i, chunk)
+        _scan(columns, work_pool, task, i, chunk)
         if pools.is_last(work_pool, i):
             if work_pool.is_level:
                 work_pool.places[i].slot = keep(sum_slots, work_pool.places[i].slot, work_pool.n_threads)
@@ -248,7 +248,7 @@ def _start_scans(work_pool, task, i):
 
 
 @lean_kernel
-def _scan(sum_slots, columns, work_pool, task, i, chunk):
+def _scan(columns, work_pool, task, i, chunk):
     """Search some columns: the last chunk, claimed first, is the most promising one, the others share the rest."""
     task.best.records[0].status = NO_SPLIT
     by_criterion.search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)

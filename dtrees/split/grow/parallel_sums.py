@@ -78,7 +78,7 @@ def _sum_columns(sum_slots, work_pool, task, i, chunk):
     zone_sums.numbers_of(sums, slot, first, last)[:] = 0
     zone_sums.include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, ZERO() + 1)
     if node != i:
-        zone_sums.subtract(zone_map, sums, places.slot, slot, first, last)
+        zone_sums.subtract(sums, places.slot, slot, first, last)
 
 
 @lean_kernel
@@ -123,9 +123,9 @@ def settle_chunk(sum_slots, work_pool, i, chunk):
     first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     summed = work_pool.counts[i, 0, 0]
     for k in range(1, places.n_slots):
-        zone_sums.add(zone_map, sums, summed, work_pool.counts[i, k, 0], first, last)
+        zone_sums.add(sums, summed, work_pool.counts[i, k, 0], first, last)
     if places.summed != i:
-        zone_sums.subtract(zone_map, sums, places.slot, summed, first, last)
+        zone_sums.subtract(sums, places.slot, summed, first, last)
 
 
 @lean_kernel

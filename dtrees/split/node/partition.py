@@ -258,7 +258,7 @@ def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
 
 
 @kernel
-def count_left(bits, offsets, starts, in_stops, stops):
+def count_left(bits, offsets, starts, in_stops):
     """Count the rows going left, in sample and in total, from the bits of many splits; int64 of shape (n, 2)."""
     counts = np.zeros((starts.shape[0], 2), np.int64)
     for i in range(starts.shape[0]):

@@ -76,7 +76,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     _note_zones(outlined, n, scratch.zones)
     scratch.found.record[0].code = NONE()
     n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], zone_map.fold, n, present, limits, missing, node, top, scratch)
-    count_flagged(zone_map, sums, place, j, n_rows)
+    count_flagged(sums, place, j, n_rows)
     if n > 0 and grain > 0:
         parts = scratch.cuts[0]
         n = part_arrays(element, 1 << grain, scale.shift, scratch.zones, numbers, n, outlined, parts)

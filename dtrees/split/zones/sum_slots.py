@@ -205,7 +205,7 @@ def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
     zone_sums.follow_slot(sums, other, slot, todo[larger, 1] - todo[larger, 0])
     zone_sums.sum_rows(zone_map, partition, start, in_stop, sums, other)
     zone_sums.fold_like(zone_map, sums, slot, other)
-    zone_sums.subtract(zone_map, sums, slot, other, ZERO(), zone_map.which.shape[0])
+    zone_sums.subtract(sums, slot, other, ZERO(), zone_map.which.shape[0])
     sum_slots.slot_of[smaller] = other
     sum_slots.slot_of[larger] = slot
     if not smaller_wanted:

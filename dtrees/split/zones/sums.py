@@ -470,7 +470,7 @@ def are_few(zone_map, sums, slot, n_rows):
 
 
 @inner_kernel
-def add(zone_map, sums, slot, other, first, last):
+def add(sums, slot, other, first, last):
     """Add some columns of one slot to those of another of the same grain."""
     _add(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
@@ -482,7 +482,7 @@ def _add(into, other):
 
 
 @inner_kernel
-def subtract(zone_map, sums, slot, other, first, last):
+def subtract(sums, slot, other, first, last):
     """Subtract some columns of one slot from those of another of the same grain."""
     _subtract(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
@@ -580,7 +580,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, 
 
 
 @inner_kernel
-def count_flagged(zone_map, sums, place, j, n_flagged):
+def count_flagged(sums, place, j, n_flagged):
     """Count the flagged rows of a large node in a column before its zones are divided into parts; a few of the columns suffice."""
     start, in_stop, _ = place
     if in_stop - start >= sums.fine_rows and j % SAMPLED_COLUMNS == 0:
