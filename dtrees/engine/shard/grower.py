@@ -20,10 +20,10 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
 from dtrees.engine.shard.node_search import NodeTable
-from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.parts import node_weights
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
-from dtrees.split.node.limits import may_be_split, node_weight
+from dtrees.split.node.limits import may_be_split
 from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
 
@@ -98,7 +98,8 @@ class Grower:
         """Return the new nodes that are to be searched; leaves and roots of subtrees are recorded elsewhere."""
         table = self.table
         n_rows = table.in_stop[nodes] - table.start[nodes]
-        inner = _may_be_split(self._stops, self._limits, n_rows, table.depth[nodes], table.sums[nodes])
+        weights = node_weights(self._limits.criterion, table.sums[nodes])
+        inner = may_be_split.py_func(self._stops, n_rows, table.depth[nodes], weights)
         small = n_rows <= self._subtree_rows
         self.to_grow.extend(nodes[inner & small].tolist())
         return nodes[inner & ~small]
@@ -237,12 +238,3 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
     larger = np.zeros((n, *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
-
-
-@kernel
-def _may_be_split(stops, limits, n_rows, depth, sums):  # type: ignore[no-untyped-def]
-    """Return which nodes are to be searched."""
-    inner = np.empty(n_rows.shape[0], np.bool_)
-    for i in range(n_rows.shape[0]):
-        inner[i] = may_be_split(stops, n_rows[i], depth[i], node_weight(limits, sums[i]))
-    return inner

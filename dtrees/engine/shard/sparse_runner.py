@@ -20,12 +20,13 @@ from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, make_tas
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.parts import node_weights
 from dtrees.split.grow.best_first import origins
 from dtrees.split.grow.by_criterion import METHODS
 from dtrees.split.grow.column_by_column import search_some
 from dtrees.split.grow.subtree import Task, divide_shared, grow_sparse
 from dtrees.split.grow.work_pool import Roots
-from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT, child_path
@@ -187,7 +188,7 @@ class _Growth:
     def _search(self, node: _Node) -> Any:
         """Return the split of a node, of which each thread searches some columns; None if there is none."""
         task = self._tasks[0]
-        weight = node_weight(task.limits.hidden, node.sums)
+        weight = node_weights(task.limits.hidden.criterion, node.sums)
         may_be = may_be_split(task.stops, node.n_rows, node.depth, weight)
         if not may_be or is_pure(task.target, task.partition.rows, node.start, node.in_stop):
             return None
