@@ -20,7 +20,7 @@ from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by_node, empty_candidates
-from dtrees.split.numbers.hashing import child_paths
+from dtrees.split.numbers.hashing import LEFT, RIGHT, mix_each
 from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
@@ -60,14 +60,14 @@ class NodeTable:
 
         ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
         """
-        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
+        right, (left_in_stop, left_stop) = left + 1, left_stops
         self.reserve(int(right.max(initial=0)) + 1)
         start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
         self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
         self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
         self.depth[left] = self.depth[right] = self.depth[nodes] + 1
-        self.path[left] = child_paths(path, np.zeros(n, np.int64))
-        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
+        self.path[left] = mix_each(path ^ LEFT)
+        self.path[right] = mix_each(path ^ (LEFT if by_level else RIGHT))
 
     def extract(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
         """Return a separate table of some nodes, whose rows follow each other there, and the shift of each node's places.

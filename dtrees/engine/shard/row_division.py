@@ -15,7 +15,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, divide_many, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
-from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets, write_sets
+from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
@@ -125,9 +125,7 @@ def find_sets(columns: AnyColumns, places: NDArray[np.int64], rows: NDArray[np.u
     n = node.shape[0]
     n_codes = columns.offsets[places + 1] - columns.offsets[places] + 1
     side = np.zeros(int(n_codes.max(initial=0)), np.uint8)
-    found, counts, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, counts, offset)
-    find(columns, places, rows, start, stop, number, side, found, counts, offset)
-    words = np.zeros(int(offset[-1]), np.uint32)
-    bind(write_sets, found, counts, offset, words)(found, counts, offset, words)
+    found, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n + 1, np.int64)
+    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, offset)
+    words = find(columns, places, rows, start, stop, number, side, found, offset)
     return CategorySets(node.astype(np.int32), offset, words)

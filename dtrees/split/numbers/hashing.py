@@ -79,15 +79,6 @@ def child_path(path, side):
 
 
 @kernel
-def child_paths(paths, sides):
-    """Return the identities of many children; ``sides`` is 0 for left, 1 for right."""
-    out = np.empty(paths.shape[0], np.uint64)
-    for i in range(paths.shape[0]):
-        out[i] = child_path(paths[i], LEFT if sides[i] == 0 else RIGHT)
-    return out
-
-
-@kernel
 def draw_columns(key, path, pool, n_drawn, n_wanted):
     """Continue a partial Fisher-Yates shuffle of ``pool``, in place.
 

@@ -327,7 +327,7 @@ _FIRST_LOOKS, _CLOSER = 64, 8
 
 
 @kernel
-def find_subsets(columns, places, rows, starts, stops, numbers, side, found, counts, offsets):
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, offsets):
     """Find the categories that go left in each split: those of the rows of the left child.
 
     Rows are read until all categories are found. Rows out of sample add nothing: they go left only with a category of in-sample rows
@@ -348,12 +348,16 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
         Buffer for each distinct value of a column and one more, all 0 before and after.
     found : ndarray of int64
         Written: the numbers of the categories, of all splits in order, -1 for missing values.
-    counts : ndarray of int64, shape (n,)
-        Written: the number of these for each split.
     offsets : ndarray of int64, shape (n + 1,)
-        Written: start of the set of each split, in words of 32 bits up to the last that is not 0, and the end of the last one.
+        Written: start of the set of each split in the result, and the end of the last one.
+
+    Returns
+    -------
+    ndarray of uint32
+        The sets: bit ``c % 32`` of word ``c // 32`` of a split's words is set for each category c, up to the last word that is not 0.
     """
-    at = offsets[0] = ZERO()
+    at, counts = ZERO(), np.empty(places.shape[0], np.int64)
+    offsets[0] = 0
     for i in range(places.shape[0]):
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
@@ -365,6 +369,13 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
             highest = max(highest, found[k])
         counts[i], offsets[i + 1] = n_found, offsets[i] + (highest + 32) // 32
         at += n_found
+    words, at = np.zeros(offsets[places.shape[0]], np.uint32), ZERO()
+    for i in range(places.shape[0]):
+        for k in range(at, at + counts[i]):
+            if found[k] >= 0:
+                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += counts[i]
+    return words
 
 
 @inner_kernel
@@ -384,14 +395,3 @@ def _find_codes(codes, rows, start, stop, n_wanted, side, found, at):
                 n_found += 1
         step //= _CLOSER
     return n_found
-
-
-@kernel
-def write_sets(found, counts, offsets, words):
-    """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
-    at = ZERO()
-    for i in range(counts.shape[0]):
-        for k in range(at, at + counts[i]):
-            if found[k] >= 0:
-                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
-        at += counts[i]
