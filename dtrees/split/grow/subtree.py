@@ -28,7 +28,7 @@ from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up,
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.by_criterion import draws_columns, hand_down, search_lists, search_random, search_table, search_tiny, search_zones
 from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, is_random, may_be_split
-from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
+from dtrees.split.node.partition import RowPartition, Sides, divide, is_pure, mark_left, mark_left_sparse
 from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, link, make_leaf, note_split, threshold_between
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
@@ -381,10 +381,10 @@ def _divide(columns, task, start, in_stop, stop, depth):
     used = task.bits[: (stop - start + 7) // 8]
     _mark(task.buffer, columns, task, split, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
-        inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
+        inside, outside = divide(used, partition, start, in_stop, stop, task.spare)
     else:  # the numbers of these rows are not needed any more: they are divided like out-of-sample rows
         inside = split.n_left
-        outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
+        outside = divide(used, partition, start, start, stop, task.spare)[1] - inside
     _note_places(task.buffer, task, start, stop)
     return inside, outside
 

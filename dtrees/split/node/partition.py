@@ -160,11 +160,12 @@ def mark_places(codes, rule, rows, marks):
 def divide(bits, partition, start, in_stop, stop, spare):
     """Apply a split to the node at places start..stop, of which start..in_stop are in sample.
 
-    ``spare`` is scratch space for the node's rows. Returns the numbers of rows going left, in sample and out of sample.
+    ``spare`` is as large as the partition; only the node's range of it is used. Returns the numbers of rows going left, in sample and
+    out of sample.
     """
     rows, a, b = partition.rows, partition.g, partition.h
-    spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
     has_b = b.shape[0] > 0
+    spare_rows, spare_a, spare_b = spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if has_b else start]
     place, n_spare, one = np.uint64(start), np.uint64(0), np.uint64(1)
     # Unsigned indices spare the check for negative indices that Numba adds for others. Each row is written to both sides, and the next
     # row overwrites one of them: there is no branch to predict.
@@ -221,7 +222,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
         kind, i, first, last, left, right = tasks[k]
         used = bits[offsets[i] : offsets[i + 1]]
         if kind == DIVIDE:
-            divide_within(used, partition, starts[i], in_stops[i], stops[i], spare)
+            divide(used, partition, starts[i], in_stops[i], stops[i], spare)
         elif kind == SPREAD:
             _spread(used, partition, starts[i], in_stops[i], first, last, left, right, spare)
         else:
@@ -230,13 +231,6 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
             partition.g[first:last] = spare.g[first:last]
             if partition.h.shape[0] > 0:
                 partition.h[first:last] = spare.h[first:last]
-
-
-@inner_kernel
-def divide_within(bits, partition, start, in_stop, stop, spare):
-    """Apply a split like :func:`divide`, with ``spare`` as large as the partition; only the node's range of it is used."""
-    part = RowPartition(spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if spare.h.shape[0] > 0 else start])
-    return divide(bits, partition, start, in_stop, stop, part)
 
 
 @inner_kernel
