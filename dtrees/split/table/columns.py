@@ -449,7 +449,8 @@ def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint3
     m = rows.shape[0]
     codes = np.empty((which.shape[0], m), np.uint16 if m < 2**16 else np.uint32)
     values = [_take_column(columns, j, rows, codes[k]) for k, j in enumerate(which.tolist())]
-    return Columns.of(codes, *_join(values, np.empty))
+    offsets = np.concatenate([[0], np.cumsum([value.shape[0] for value in values])]).astype(np.int64)
+    return Columns.of(codes, np.concatenate([columns.values[:0], *values]), offsets)
 
 
 def take_table(
