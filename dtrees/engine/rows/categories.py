@@ -18,12 +18,12 @@ from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.rows.searcher import FindBars, Scanned
 from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.passes import share_by_column
+from dtrees.engine.shard.row_division import mark_by_set
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import SPLIT, Candidates, best_by_node, empty_candidates
-from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, as_words
 from dtrees.split.table.mmap_arrays import beside, forget
@@ -37,7 +37,7 @@ from dtrees.split.zones.over_shards.categories import (
     settle_lists,
     sum_by_category,
 )
-from dtrees.split.zones.over_shards.own_rows import SetsOfTree, mark_by_words
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
@@ -89,6 +89,8 @@ class CategoryRows:
         self._place_of[self.ids] = np.arange(self.ids.shape[0])
         self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(self.ids.shape[0], columns.n_rows)
         list(threads.map(self._number, range(self.ids.shape[0])))
+        numbers = np.concatenate([np.empty(0), *map(np.arange, self._missing.tolist())])
+        self._numbered = Columns.of(self._codes, numbers, np.append(0, np.cumsum(self._missing)))
         most = (int(self._missing.max(initial=0)) + 1) * stored.per_category
         self._tallies = [make_tally(most) for _ in range(threads.n_threads if self.ids.shape[0] else 0)]
 
@@ -142,21 +144,8 @@ class CategoryRows:
     def mark(self, sets: CategorySets, splits: Splits, rows: NDArray[np.uint32], nodes: NodeTable, marks: RouteBits) -> None:
         """Set the bits of the rows that splits with a set send left."""
         start, stop = nodes.start[splits.node], nodes.stop[splits.node]
-        step = max(1024, int(marks.offsets[-1]) // (2 * self._threads.n_threads) + 1)
-        sizes = np.diff(marks.offsets).tolist()
-        chunks = [
-            (k, i, first, min(first + step, sizes[i])) for k, i in enumerate(sets.node.tolist()) for first in range(0, sizes[i], step)
-        ]
-        tasks, of_split = np.array(chunks, np.int64).reshape(-1, 4), self._place_of[splits.column]
-        codes, missing = self._codes, self._missing
-        side = np.empty((self._threads.n_threads, int(missing.max(initial=0)) + 1), np.uint8)
-        of_rows = SplitsOfRows(start, stop, of_split, _NO_CUTS, splits.missing_left)
-        of_sets = sets.offset, sets.words
-        share_by_column(
-            self._threads, codes, of_split[tasks[:, 1]],
-            lambda queue, thread, own: mark_by_words(queue, own, of_sets, of_rows, codes, missing, rows, side[thread], marks),
-            [tasks], most=1 + int((stop - start).sum()) // THREAD_ROWS,
-        )  # fmt: skip
+        of_rows = SplitsOfRows(start, stop, self._place_of[splits.column], _NO_CUTS, splits.missing_left)
+        mark_by_set(self._threads, self._numbered, rows, of_rows, sets, marks)
 
     def of_tree(self, tree: Tree) -> SetsOfTree:
         """Return the sets of a finished tree, and the categories of the shard's rows."""

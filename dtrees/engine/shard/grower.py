@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.values import splits_of_categories
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
-from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.parts import node_weights
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
-from dtrees.split.node.limits import NodeLimits, SplitLimits, may_be_split, node_weight
+from dtrees.split.node.limits import NodeLimits, SplitLimits, may_be_split
 from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
-from dtrees.split.numbers.hashing import child_paths
+from dtrees.split.numbers.hashing import LEFT, RIGHT, mix_each
 from dtrees.tree.category_sets import CategorySets
 
 #: Where the rows in sample of nodes end, and where all of their rows end.
@@ -50,14 +50,14 @@ class NodeTable:
 
         ``by_level`` is as for :class:`~dtrees.engine.plan.plans.Rules`.
         """
-        right, n, (left_in_stop, left_stop) = left + 1, nodes.shape[0], left_stops
+        right, (left_in_stop, left_stop) = left + 1, left_stops
         self.reserve(int(right.max(initial=0)) + 1)
         start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
         self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
         self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
         self.depth[left] = self.depth[right] = self.depth[nodes] + 1
-        self.path[left] = child_paths(path, np.zeros(n, np.int64))
-        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
+        self.path[left] = mix_each(path ^ LEFT)
+        self.path[right] = mix_each(path ^ (LEFT if by_level else RIGHT))
 
     def extract(self, nodes: NDArray[np.int64]) -> NodeTable:
         """Return a separate table of some nodes, whose rows follow each other there.
@@ -188,7 +188,8 @@ class Grower:
         """Return the new nodes that are to be searched; leaves and roots of subtrees are recorded elsewhere."""
         table = self.table
         n_rows = table.in_stop[nodes] - table.start[nodes]
-        inner = _may_be_split(self._stops, self._limits, n_rows, table.depth[nodes], table.sums[nodes])
+        weights = node_weights(self._limits.criterion, table.sums[nodes])
+        inner = may_be_split.py_func(self._stops, n_rows, table.depth[nodes], weights)
         small = n_rows <= self._subtree_rows
         self.to_grow.extend(nodes[inner & small].tolist())
         return nodes[inner & ~small]
@@ -327,12 +328,3 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
     larger = np.zeros((n, *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
-
-
-@kernel
-def _may_be_split(stops, limits, n_rows, depth, sums):  # type: ignore[no-untyped-def]
-    """Return which nodes are to be searched."""
-    inner = np.empty(n_rows.shape[0], np.bool_)
-    for i in range(n_rows.shape[0]):
-        inner[i] = may_be_split(stops, n_rows[i], depth[i], node_weight(limits, sums[i]))
-    return inner

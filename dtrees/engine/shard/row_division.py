@@ -15,7 +15,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, divide_many, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
-from dtrees.split.search.categories import ORDER, find_subsets, write_sets
+from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets
+from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 
@@ -29,18 +30,35 @@ def mark_by_threshold(
     """Set the bits of the rows, by place, that splits send left; the bits of splits with a set of categories are not written."""
     n_bytes = (splits.stop - splits.start + 7) // 8
     offsets = bounds_of(n_bytes)
-    bits = np.empty(offsets[-1], np.uint8)
-    step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
+    marks = RouteBits(np.empty(offsets[-1], np.uint8), offsets)
     n_bytes[by_set] = 0
-    chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-    tasks, marks = np.array(chunks, np.int64).reshape(-1, 3), RouteBits(bits, offsets)
-
+    tasks = _chunks_of(n_bytes, marks, threads)
     share_by_column(
         threads, columns.codes, splits.column[tasks[:, 0]],
         lambda queue, _, own: mark_many(queue, own, columns, splits, rows, marks),
-        [tasks], others=[columns.words], most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+        [tasks], others=[columns.words], most=1 + marks.bits.shape[0] * 8 // THREAD_ROWS,
     )  # fmt: skip
     return marks
+
+
+def mark_by_set(
+    threads: Threads, columns: Columns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
+) -> None:
+    """Set the bits of the rows that splits with one of these sets of categories send left."""
+    n_bytes, side = np.diff(marks.offsets)[sets.node], np.empty((threads.n_threads, int(np.diff(columns.offsets).max()) + 1), np.uint8)
+    tasks = _chunks_of(n_bytes, marks, threads)
+    share_by_column(
+        threads, columns.codes, splits.column[sets.node[tasks[:, 0]]],
+        lambda queue, thread, own: mark_by_sets(queue, own, sets, splits, columns, rows, side[thread], marks),
+        [tasks], others=[columns.words], most=1 + int(n_bytes.sum()) * 8 // THREAD_ROWS,
+    )  # fmt: skip
+
+
+def _chunks_of(n_bytes: NDArray[np.int64], marks: RouteBits, threads: Threads) -> NDArray[np.int64]:
+    """Return tasks for these numbers of bytes of bits: the index of a number, and the first and last of its bytes."""
+    step = max(ROUTE_BYTES, marks.bits.shape[0] // (2 * threads.n_threads) + 1)
+    chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+    return np.array(chunks, np.int64).reshape(-1, 3)
 
 
 def divide_rows(
@@ -78,7 +96,7 @@ def divide_tasks(places: Places, marks: RouteBits, n_threads: int) -> tuple[NDAr
         See :func:`~dtrees.split.node.partition.divide_many`.
     """
     (start, in_stop, stop), (bits, offsets) = places, marks
-    counts = count_left(bits, offsets, start, in_stop, stop)
+    counts = count_left(bits, offsets, start, in_stop)
     left_in_stop, left_stop = start + counts[:, 0], start + counts[:, 1]
     large = (stop - start >= SPREAD_ROWS) & (n_threads > 1)
     spread: list[NDArray[np.int64]] = []
@@ -107,9 +125,7 @@ def find_sets(columns: AnyColumns, places: NDArray[np.int64], rows: NDArray[np.u
     n = node.shape[0]
     n_codes = columns.offsets[places + 1] - columns.offsets[places] + 1
     side = np.zeros(int(n_codes.max(initial=0)), np.uint8)
-    found, counts, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, counts, offset)
-    find(columns, places, rows, start, stop, number, side, found, counts, offset)
-    words = np.zeros(int(offset[-1]), np.uint32)
-    bind(write_sets, found, counts, offset, words)(found, counts, offset, words)
+    found, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n + 1, np.int64)
+    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, offset)
+    words = find(columns, places, rows, start, stop, number, side, found, offset)
     return CategorySets(node.astype(np.int32), offset, words)

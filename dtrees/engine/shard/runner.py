@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.threads import INTERRUPTIBLE_CELLS, GivenUp, Threads, in_main_thread
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, give_up_tree, was_given_up
 from dtrees.split.grow.block import Block
-from dtrees.split.grow.stack import make_stack
-from dtrees.split.grow.subtree import Task, of_criterion
+from dtrees.split.grow.subtree import Task, make_stack, of_criterion
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits
 from dtrees.split.node.partition import RowPartition, no_rows

@@ -35,7 +35,7 @@ from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits,
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
-from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_threshold
+from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_set, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
@@ -49,10 +49,10 @@ from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
-from dtrees.split.node.records import Candidates, Nodes
+from dtrees.split.node.records import Candidates, Nodes, NodesOfTree
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
-from dtrees.split.search.categories import NodesByCategory, mark_by_category, mark_by_sets
+from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -274,15 +274,14 @@ class TreeState:
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
         marks = mark_by_threshold(threads, columns_here, self.rows.rows, of_rows, by_set if sets is None else sets.node)
         if sets is not None and sets.node.shape[0]:
-            side = np.empty(int(np.diff(columns_here.offsets).max(initial=0)) + 1, np.uint8)
-            mark_by_sets(sets, of_rows, columns_here, self.rows.rows, side, marks)
+            mark_by_set(threads, columns_here, self.rows.rows, of_rows, sets, marks)
         elif by_set.shape[0]:
-            limits, key, n = self._limits, self._keys[1], by_set.shape[0]
+            limits, ids, n = self._limits, self._shard_columns.ids, by_set.shape[0]
             scratch = [self._search.scratch_for(thread, self.runner, limits) for thread in range(threads.n_threads)]
-            known = NodesByCategory(by_set, np.ascontiguousarray(columns), table.in_stop[nodes], table.sums[nodes], table.path[nodes])
+            known = NodesOfTree(rows, of_rows.start, table.in_stop[nodes], table.sums[nodes], table.path[nodes], self._keys[1])
             threads.share(
                 n,
-                lambda queue, thread: mark_by_category(queue, known, of_rows, columns_here, rows, limits, key, scratch[thread], marks),
+                lambda queue, thread: mark_by_category(queue, by_set, known, of_rows, columns_here, ids, limits, scratch[thread], marks),
                 most=min(n, 1 + int((of_rows.stop - of_rows.start)[by_set].sum()) // THREAD_ROWS),
             )
         return marks

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 from numba import njit, typeof, types
+from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.sigutils import normalize_signature
 from numpy.typing import NDArray
@@ -153,6 +154,11 @@ def separate_kernel(function: Callable[..., Any] | None = None, *, returns: Any 
 
 #: A lean kernel that Python calls.
 lean_entry = _compiler(_nrt=False)
+
+
+def pointer_to(context: Any, builder: Any, kind: Any, array: Any, places: Any) -> Any:
+    """Return a pointer to an element of an array of a Numba type, in the code that an intrinsic generates."""
+    return cgutils.get_item_pointer(context, builder, kind, context.make_array(kind)(context, builder, array), places)
 
 
 #: The flags of arrays that decide their type, as NumPy numbers them: contiguous in C and in Fortran order, aligned, writeable.

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.compile.kernels import inner_kernel, pointer_to
 
 
 def _prefetching(writes: int, locality: int) -> Any:
@@ -22,9 +22,7 @@ def _prefetching(writes: int, locality: int) -> Any:
     @intrinsic
     def prefetch_element(typing_context: Any, array: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            places = cgutils.unpack_tuple(builder, arguments[1])
-            pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, places)
+            pointer = pointer_to(context, builder, signature.args[0], arguments[0], cgutils.unpack_tuple(builder, arguments[1]))
             pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
             i32 = ir.IntType(32)
             function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
@@ -95,10 +93,8 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
     """Return the float64 whose two halves are ``words[i]``, of a contiguous float32 array of shape (n, 2)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        array = context.make_array(kind)(context, builder, arguments[0])
         place = context.cast(builder, arguments[1], signature.args[1], types.intp)
-        pointer = cgutils.get_item_pointer(context, builder, kind, array, [place, context.get_constant(types.intp, 0)])
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], [place, context.get_constant(types.intp, 0)])
         return builder.load(builder.bitcast(pointer, ir.DoubleType().as_pointer()), align=4)
 
     return types.float64(words, i), generate

@@ -38,17 +38,15 @@ def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] |
     versions: dict[type, Callable[..., Any]] = {}
     name = declaration.__name__
 
-    def version_for(kind: Any) -> Callable[..., Any]:
-        found = versions.get(kind, otherwise)
-        if found is None:
-            raise TypingError(f"{name} has no version for {getattr(kind, '__name__', kind)}; add one with @{name}.of(...)")
-        return found
-
     def run(*arguments: Any) -> Any:
         return entry(*arguments)
 
     def choose(first: Any, *rest: Any) -> Callable[..., Any]:
-        return version_for(getattr(first, "instance_class", first))
+        kind = getattr(first, "instance_class", first)
+        found = versions.get(kind, otherwise)
+        if found is None:
+            raise TypingError(f"{name} has no version for {getattr(kind, '__name__', kind)}; add one with @{name}.of(...)")
+        return found
 
     def of(*kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def add(version: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +60,11 @@ def specialised(declaration: Callable[..., Any], otherwise: Callable[..., Any] |
     overload(run, strict=False, jit_options=PART_OPTIONS)(choose)
     entry = njit(lambda *arguments: run(*arguments), nogil=True, error_model="numpy", _nrt=False)
     return run
+
+
+def always(first, *rest):
+    """Return True: the version, for the kinds that have it, of a function that tells whether a kind has some property."""
+    return True
 
 
 def optional(declaration: Callable[..., Any]) -> Any:

@@ -14,12 +14,11 @@ import os
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, pointer_to
 
 _SPINS = 2000
 
@@ -35,7 +34,8 @@ def _atomic(operation: str) -> Any:
     @intrinsic
     def change(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.atomic_rmw(operation, _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
+            element = pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]])
+            return builder.atomic_rmw(operation, element, arguments[2], "seq_cst")
 
         return types.int64(array, types.intp, types.int64), generate
 
@@ -50,14 +50,9 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
     """Return an element that another thread may write."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(_pointer(context, builder, signature, arguments), "seq_cst", 8)
+        return builder.load_atomic(pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]]), "seq_cst", 8)
 
     return types.int64(array, types.intp), generate
-
-
-def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> ir.Value:
-    array = context.make_array(signature.args[0])(context, builder, arguments[0])
-    return cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
 
 
 if hasattr(os, "sched_yield"):

@@ -7,7 +7,7 @@ import math
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
 from dtrees.split.criteria import constraints, parts
 from dtrees.split.criteria.constraints import HIGH, LIFT, LOW, MORE, SIGN, Clipped, InOrder
-from dtrees.split.criteria.newton import soft_threshold
+from dtrees.split.criteria.newton import Thresholded, soft_threshold
 from dtrees.split.criteria.squares import corners_of
 
 #: Far more than the relative error of a few roundings of float64.
@@ -74,6 +74,15 @@ def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
         _flag_by_corners(criterion.criterion, state, sums, add, node, bar, slope, flags)
 
 
+#: The state without bounds.
+_FREE = (0.0, -math.inf, math.inf, 0.0, 0.0)
+
+
+@parts.flag_zones_by_bound.of(Thresholded)
+def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
+    _flag_by_corners(criterion, _FREE, sums, add, node, bar, slope, flags)
+
+
 @parts.flag_zones_roughly.of(Clipped)
 def _(criterion, sums, add, node, bar, order, slack, total, flags):
     parts.flag_zones_roughly(criterion.criterion, sums, add, node, max(_bar_within(criterion, bar), 0.0), order, slack, total, flags)
@@ -111,7 +120,7 @@ def _flag_by_corners(inner, state, sums, add, node, bar, slope, flags):
     """Flag the zones one of whose six corners may exceed the bar (:mod:`dtrees.split.criteria.squares`).
 
     The reduction by a leaf within bounds is the maximum over values of functions that are linear in the leaf's sums, so it is convex in
-    these. Which side has the higher value without bounds is linear in the left sums.
+    these. Which side has the higher value without bounds is linear in the left sums. With an L1 penalty, bounds may be infinite.
     """
     l1, factor, moved = constraints.terms_of_score(inner, node.g, node.h)
     caution, sign = 2.0**-49 * (node.h + 2.0 * inner.penalty), state[SIGN] if l1 == 0.0 else 0.0

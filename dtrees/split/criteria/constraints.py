@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import always, optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import gain
 from dtrees.split.numbers.elementary import bits_of, float_of
@@ -192,9 +192,7 @@ def is_constrained(criterion: Any) -> Any:
     return False
 
 
-@is_constrained.of(InOrder, Clipped)
-def _(criterion):
-    return True
+is_constrained.of(InOrder, Clipped)(always)
 
 
 @optional
@@ -369,7 +367,8 @@ def _(criterion, sums):
 @begin_node.of(Clipped)
 def _(criterion, sums):
     _begin(criterion.constraints, sums)
-    _lift(criterion, float(sums[0]), float(sums[1]))
+    state = criterion.constraints.state
+    state[LIFT], state[MORE] = lift(criterion.criterion, float(sums[0]), float(sums[1]), state[LOW], state[HIGH])
 
 
 @optional
@@ -424,13 +423,6 @@ def _(criterion, column):
 def _begin(constraints, sums):
     at, state = sums.shape[0] - n_words(constraints), constraints.state
     state[SIGN], state[LOW], state[HIGH] = 0.0, float_of(sums[at + LOWEST]), float_of(sums[at + HIGHEST])
-
-
-@lean_kernel
-def _lift(criterion, g, h):
-    """Store the effect of a node's bounds on its own value; see :func:`score` of :class:`Clipped`."""
-    state = criterion.constraints.state
-    state[LIFT], state[MORE] = lift(criterion.criterion, g, h, state[LOW], state[HIGH])
 
 
 @optional

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.compile.specialised import always
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.squares import Gini
 from dtrees.split.criteria.statistics import G0, G1, H0, H1
@@ -94,9 +95,7 @@ def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms + h_all * binary_logarithm(n_classes)
 
 
-@parts.has_convex_terms.of(EntropyOfClasses)
-def _(criterion):
-    return True
+parts.has_convex_terms.of(EntropyOfClasses)(always)
 
 
 @parts.gain.of(EntropyOfClasses)

@@ -5,25 +5,22 @@ leaf with the sums G and H has the value -T(G) / (H + r), where T moves G toward
 loss's second-order model by half of T(G)^2 / (H + r). The score of a split is twice the reduction by its two leaves; the gain is the
 score minus twice the reduction by the node itself. A gain that rounding alone may explain counts as zero.
 
-The bound over a zone
----------------------
 T(S)^2 / a is jointly convex in S and a: abs(T(S)) is convex and non-negative, and a square over a linear term is convex and increases
-with the number that is squared. So the score is largest at one of the six corners of the region that contains the left sums
-(:mod:`dtrees.split.criteria.squares`).
+with the number that is squared. So within a zone the score is bounded as under constraints (:mod:`dtrees.split.criteria.constrained`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
+from dtrees.split.compile.kernels import inlined_kernel
+from dtrees.split.compile.specialised import always
 from dtrees.split.criteria import constraints, parts
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.squares import Squares, corners_of
+from dtrees.split.criteria.squares import Squares
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
 
 
@@ -165,30 +162,7 @@ def _(criterion, gain):
     return gain > 0.0
 
 
-@parts.is_arithmetic.of(Thresholded)
-def _(criterion):
-    return True
-
-
-@inner_kernel
-def _most(s, a, l1, error, inside):
-    """Return the largest reduction of the model by a leaf with the real-valued sum ``s``, plus ``error``, doubled.
-
-    Without weight it is unbounded, unless the side is empty.
-    """
-    if a <= 0.0:
-        return math.inf if inside or abs(s) > error else 0.0
-    x = _beyond(abs(s) + error, l1)
-    return x * x / a
-
-
-@inner_kernel
-def _may_pass(criterion, s, h, g_all, h_all, caution, error, bar, inside):
-    """Return whether the score of left sums may exceed the bar; weights are reduced by ``caution``."""
-    lift = criterion.penalty - caution
-    left = _most(s, h + lift, criterion.l1, error, inside)
-    right = _most(g_all - s, h_all - h + lift, criterion.l1, error, inside)
-    return (left + right) * _UPWARD > bar
+parts.is_arithmetic.of(Thresholded)(always)
 
 
 @parts.flag_zones_roughly.of(Thresholded)
@@ -208,15 +182,3 @@ def _(criterion, sums, add, node, bar, order, slack, total, flags):
         one, other = soft_threshold(one + error, l1), soft_threshold(other - error, l1)
         in_order = max(one * (of_both - a) - other * a, one * b - other * (of_both - b)) >= -error * of_both
         flags[z] |= ((a <= 0.0) | (b <= 0.0) | ((x * x / a + y * y / b) * _UPWARD > bar)) & ((order == 0.0) | in_order)
-
-
-@parts.flag_zones_by_bound.of(Thresholded)
-def _(criterion, sums, add, node, bar, order, slope, slack, total, flags):
-    """Flag the zones one of whose six corners may exceed the bar."""
-    caution = 2.0**-49 * (node.h + 2.0 * criterion.penalty)
-    for z in range(flags.shape[0]):
-        error, inside, corners = corners_of(sums, add, node, slope, z)
-        passes = False
-        for s, h in corners:
-            passes |= _may_pass(criterion, s, h, node.g, node.h, caution, error, bar, inside)
-        flags[z] |= passes

@@ -12,6 +12,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 
@@ -73,6 +76,12 @@ def weight_sums(criterion: Any, n_sums: int) -> tuple[int, int]:
     of_several = (n_sums - 1, n_sums)
     bounds = {classes_of: (0, n_sums), amounts_of: of_several, classes_of_targets: of_several}
     return bounds.get(version, (1, 2))
+
+
+def node_weights(criterion: Any, sums: NDArray[np.int64]) -> Any:
+    """Return the weight of a node, given its sums, or of many nodes, given an array of shape (n, n_sums)."""
+    first, last = weight_sums(criterion, sums.shape[-1])
+    return sums[..., first:last].sum(axis=-1)
 
 
 def take_from_inside(kinds: Sequence[type], parts: Sequence[Any]) -> None:

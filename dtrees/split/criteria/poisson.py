@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.compile.specialised import always
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.squares import Squares, corners_of
@@ -131,9 +132,7 @@ def _(criterion, g, h, other_g, other_h, bar):
     return may and parts.upper_bound(criterion, g, h, other_g, other_h, (total, h + other_h)) >= bar
 
 
-@parts.is_bounded.of(Poisson)
-def _(criterion):
-    return True
+parts.is_bounded.of(Poisson)(always)
 
 
 @parts.upper_bound.of(Poisson)
@@ -157,9 +156,7 @@ def _(criterion, y, mean):
     return y * logarithm(y / mean) if y > 0.0 else 0.0
 
 
-@parts.is_centred.of(Poisson)
-def _(criterion):
-    return True
+parts.is_centred.of(Poisson)(always)
 
 
 @parts.most_between_groups.of(Poisson)

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
+from dtrees.split.compile.specialised import always
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
@@ -107,9 +108,7 @@ def _(criterion, gain):
     return gain > 0.0 or not criterion.only_gains
 
 
-@parts.is_arithmetic.of(Squares)
-def _(criterion):
-    return True
+parts.is_arithmetic.of(Squares)(always)
 
 
 @parts.is_centred.of(Squares)
@@ -271,10 +270,8 @@ def _(criterion, node):
     return float(node.h)
 
 
-@parts.has_convex_terms.of(GiniOfClasses)
-@parts.is_arithmetic.of(GiniOfClasses)
-def _(criterion):
-    return True
+parts.has_convex_terms.of(GiniOfClasses)(always)
+parts.is_arithmetic.of(GiniOfClasses)(always)
 
 
 @parts.most_in_box.of(GiniOfClasses)

@@ -243,7 +243,7 @@ def _(statistic, out):
 
 @write_sums.of(Classes)
 def _(statistic, out):
-    for k in range(out.shape[0]):
+    for k in range(statistic.sums.shape[0]):
         out[k] = statistic.sums[k]
 
 

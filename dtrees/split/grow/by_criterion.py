@@ -1,7 +1,7 @@
 """Steps of growing a subtree that depend on the criterion: methods of a task (:mod:`dtrees.split.compile.methods`).
 
 All other code that grows subtrees is compiled once for all criteria, with and without constraints. A method is compiled when it is first
-called.
+called. A search that finds a split of categories writes the codes that go left to the scratch space (``groups.side``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from dtrees.split.compile.methods import MethodSet
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria import constraints
-from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
-from dtrees.split.node.records import NO_SPLIT, SPLIT, NodeColumn, complete_but_threshold
-from dtrees.split.numbers.hashing import ColumnDrawing, draw, draw_columns, undraw_columns
-from dtrees.split.search.categories import choose_sides_of_list, choose_sides_of_node
+from dtrees.split.node.records import NO_SPLIT, SPLIT, complete_but_threshold
+from dtrees.split.numbers.hashing import draw_columns, undraw_columns
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.search.tiny_node import search_tiny_node
-from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import first_to_search, search_columns, slot_for, summed_by
 from dtrees.split.zones.sums import best_edges, get_ready
 
@@ -136,42 +133,8 @@ def _conclude(columns, task, n, sums, best):
 
 @inlined_kernel
 def _drawing_of(task):
-    """Return how the columns of a node are drawn."""
-    return ColumnDrawing(task.stops.max_features, task.keys[0], task.pool)
-
-
-@METHODS.method(_INT)
-def choose_sides(columns, task, n):
-    """Write which rows go left by the split of categories of the n-th node on the stack, by code, to the scratch space."""
-    start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
-    split, limits, scratch = task.best.records[0], task.limits, task.scratch
-    column = split.column
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    pair = NodeColumn(codes, values, task.partition, start, in_stop, sums, draw(np.uint64(task.keys[1]) ^ path, column))
-    choose_sides_of_node(column, pair, limits, split.threshold, scratch, scratch.groups.side)
-
-
-@METHODS.method(_INT)
-def choose_sides_summed(columns, task, n):
-    """Do the same as :func:`choose_sides` from the node's zone sums."""
-    start, in_stop, slot = task.stack.todo[n, 0], task.stack.todo[n, 1], task.sum_slots.slot_of[n]
-    summed = summed_by(task.sum_slots, task.partition, (start, in_stop, slot), task.stack.sums[n])
-    _choose_summed(columns, summed, task.best.records[0], task.limits, task.scratch, task.scratch.groups.side)
-
-
-@lean_kernel
-def _choose_summed(columns, summed, split, limits, scratch, side):
-    start, in_stop, _ = summed.place
-    node = node_statistic(limits.criterion, summed.node_sums, in_stop - start)
-    choose_sides_of_slot(columns, split.column, summed, node, limits, split.threshold, scratch, side)
-
-
-@METHODS.method(_INT, _INT, _INTS)
-def choose_sides_in_block(columns, task, first, last, sums):
-    """Write which rows go left by the split of categories of a node of the block, by code, to the scratch space."""
-    column, block, number = task.best.records[0].column, task.block, task.best.records[0].threshold
-    values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
-    choose_sides_of_list(column, values, keys, block, (first, last), sums, task.limits, number, task.scratch)
+    """Return how many columns are drawn for a node, the key of the tree's stream of these draws, and the tree's columns."""
+    return task.stops.max_features, task.keys[0], task.pool
 
 
 @METHODS.method(_INT, _INTS, _INTS)
@@ -221,10 +184,3 @@ def search_shared(columns, work_pool, task, i, chunk, n):
     else:
         share = bounds_of(ZERO(), n_searched(task), chunk, n - 1)
         _search_share(columns, task, summed, work_pool.paths[i], share, lead, bar)
-
-
-@METHODS.method(_INT)
-def choose_sides_shared(columns, work_pool, task, i):
-    """Write which rows go left by the split of categories of a node of the work pool, by code, for threads that mark rows."""
-    summed, split = _summed(work_pool, task, i), work_pool.found.records[i]
-    _choose_summed(columns, summed, split, task.limits, task.scratch, task.sum_slots.sums.sides[summed.place[2]])

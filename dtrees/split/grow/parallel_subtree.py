@@ -28,62 +28,11 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, se
 from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.methods import Methods
 from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.grow import by_criterion, parallel_sums
+from dtrees.split.grow import work_pool as pools
 from dtrees.split.grow.best_first import come_from, is_hopeless, is_limited, is_still_first, number_split
 from dtrees.split.grow.block import fill_block
-from dtrees.split.grow.by_criterion import (
-    choose_sides_shared,
-    draws_columns,
-    first_shared,
-    hand_down,
-    lead_chunk,
-    n_searched,
-    ready_shared,
-    search_lists,
-    search_random,
-    search_shared,
-    search_table,
-    search_tiny,
-    search_zones,
-)
-from dtrees.split.grow.parallel_sums import (
-    finish_settling,
-    is_settled,
-    settle_chunk,
-    start_leading,
-    start_settling,
-    start_sum,
-    start_taking,
-    sum_chunk,
-)
-from dtrees.split.grow.small_subtree import grow_block, weight_of
-from dtrees.split.grow.stack import put_root
-from dtrees.split.grow.subtree import Task, grow_subtree, hand_down_slot, is_large
-from dtrees.split.grow.work_pool import (
-    CHUNKS_LEFT,
-    DIVIDE,
-    DIVIDED,
-    DONE,
-    GROW,
-    LEAD,
-    LOCK,
-    MARK,
-    N_NODES,
-    NODES_LEFT,
-    OPEN,
-    SCAN,
-    SETTLE,
-    SPREAD,
-    SUM,
-    WorkPool,
-    add_chunks,
-    bounds_of,
-    claim_work,
-    is_last,
-    n_chunks,
-    partition_of,
-    rows_of,
-    set_aside,
-)
+from dtrees.split.grow.subtree import Task, grow_block, grow_subtree, hand_down_slot, is_large, put_root, weight_of
 from dtrees.split.node.limits import BestThreshold, is_categorical, may_be_split, most_nodes
 from dtrees.split.node.partition import Sides, is_pure, mark_places
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
@@ -103,12 +52,12 @@ def grow_together(columns, work_pool, task):
     A thread returns when there is no work left to claim; :func:`wait_for_work_pool` waits for work of other threads.
     """
     while True:
-        kind, i, chunk = claim_work(work_pool)
-        if kind == DONE:
+        kind, i, chunk = pools.claim_work(work_pool)
+        if kind == pools.DONE:
             return
-        if kind == GROW and work_pool.is_level:
+        if kind == pools.GROW and work_pool.is_level:
             _search(columns, work_pool, task, i)
-        elif kind == GROW:
+        elif kind == pools.GROW:
             _bring_back(work_pool, task, i)
             place = work_pool.places[i]
             start, in_stop, stop, depth, first = place.start, place.in_stop, place.stop, place.depth, place.offset
@@ -119,13 +68,13 @@ def grow_together(columns, work_pool, task):
             work_pool.places[i].n_nodes = grow_subtree(
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
             )
-        elif kind == OPEN and rows_of(work_pool, i) <= work_pool.share_rows:
-            set_aside(work_pool, i, GROW)
+        elif kind == pools.OPEN and pools.rows_of(work_pool, i) <= work_pool.share_rows:
+            pools.set_aside(work_pool, i, pools.GROW)
         else:
             do_chunk(columns, work_pool, task, kind, i, chunk)
-        acquire(work_pool.control, LOCK)
-        work_pool.control[NODES_LEFT if kind == GROW else CHUNKS_LEFT] -= 1
-        release(work_pool.control, LOCK)
+        acquire(work_pool.control, pools.LOCK)
+        work_pool.control[pools.NODES_LEFT if kind == pools.GROW else pools.CHUNKS_LEFT] -= 1
+        release(work_pool.control, pools.LOCK)
 
 
 @lean_kernel
@@ -136,7 +85,7 @@ def _search(columns, work_pool, task, i):
     if _wants_slot(work_pool, task, i) and not is_pure(task.target, task.partition.rows, start, in_stop):
         task.stack.path[0] = work_pool.paths[i]
         _begin(task.sum_slots, place.slot)
-        search_zones(columns, task, ZERO(), start, in_stop, sums)
+        by_criterion.search_zones(columns, task, ZERO(), start, in_stop, sums)
         _offer(work_pool, task, i)
         place.slot = keep(task.sum_slots, task.sum_slots.slot_of[0], work_pool.n_threads)
 
@@ -144,7 +93,7 @@ def _search(columns, work_pool, task, i):
 @lean_entry
 def grow_plain(columns, work_pool, task):
     """Grow the subtrees of a work pool in blocks, one after the other, with few kernels."""
-    for i in range(work_pool.control[N_NODES]):
+    for i in range(work_pool.control[pools.N_NODES]):
         place = work_pool.places[i]
         task.budget.waiting[0] = work_pool.origins[i]
         put_root(task.stack, place.start, place.in_stop, place.stop, place.depth, work_pool.paths[i], work_pool.sums[i])
@@ -177,45 +126,45 @@ def _begin(sum_slots, slot):
 def do_chunk(columns, work_pool, task, kind, i, chunk):
     """Do a chunk and, if it was the last of its step, the work between that step and the next."""
     sum_slots = task.sum_slots
-    if kind == OPEN:
+    if kind == pools.OPEN:
         _open(sum_slots, work_pool, task, i)
-    elif kind == SUM:
-        sum_chunk(sum_slots, work_pool, task, i, chunk)
-        if is_last(work_pool, i):
-            if is_settled(work_pool, i):
-                _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
+    elif kind == pools.SUM:
+        parallel_sums.sum_chunk(sum_slots, work_pool, task, i, chunk)
+        if pools.is_last(work_pool, i):
+            if parallel_sums.is_settled(work_pool, i):
+                _assign(sum_slots, work_pool, task, i, parallel_sums.finish_settling(sum_slots, work_pool, i))
             else:
-                start_settling(sum_slots, work_pool, i)
-    elif kind == SETTLE:
-        settle_chunk(sum_slots, work_pool, i, chunk)
-        if is_last(work_pool, i):
-            _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
-    elif kind == LEAD:
-        lead_chunk(work_pool, task, i, chunk)
-        if is_last(work_pool, i):
+                parallel_sums.start_settling(sum_slots, work_pool, i)
+    elif kind == pools.SETTLE:
+        parallel_sums.settle_chunk(sum_slots, work_pool, i, chunk)
+        if pools.is_last(work_pool, i):
+            _assign(sum_slots, work_pool, task, i, parallel_sums.finish_settling(sum_slots, work_pool, i))
+    elif kind == pools.LEAD:
+        by_criterion.lead_chunk(work_pool, task, i, chunk)
+        if pools.is_last(work_pool, i):
             _start_scans(work_pool, task, i)
-    elif kind == SCAN:
-        _scan(sum_slots, columns, work_pool, task, i, chunk)
-        if is_last(work_pool, i):
+    elif kind == pools.SCAN:
+        _scan(columns, work_pool, task, i, chunk)
+        if pools.is_last(work_pool, i):
             if work_pool.is_level:
                 work_pool.places[i].slot = keep(sum_slots, work_pool.places[i].slot, work_pool.n_threads)
             else:
                 _decide(sum_slots, work_pool, task, i)
-    elif kind == DIVIDE:
+    elif kind == pools.DIVIDE:
         if is_still_first(task.budget, work_pool.origins[work_pool.places[i].left_child]):
-            _divide(columns, work_pool, task, i)
+            _divide(work_pool, i)
         else:
             _end(sum_slots, work_pool, task, i)
-    elif kind == MARK:
+    elif kind == pools.MARK:
         _mark(sum_slots, columns, work_pool, task, i, chunk)
-        if is_last(work_pool, i):
+        if pools.is_last(work_pool, i):
             _place_children(work_pool, task, i)
-            add_chunks(work_pool, SPREAD, i, n_chunks(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
-    elif kind == DIVIDED:
+            pools.add_chunks(work_pool, pools.SPREAD, i, pools.n_chunks(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
+    elif kind == pools.DIVIDED:
         _hand_down(sum_slots, work_pool, task, i)
     else:
         _spread(sum_slots, work_pool, task, i, chunk)
-        if is_last(work_pool, i):
+        if pools.is_last(work_pool, i):
             _hand_down(sum_slots, work_pool, task, i)
 
 
@@ -227,24 +176,26 @@ def _open(sum_slots, work_pool, task, i):
     inner = may_be_split(task.stops, in_stop - start, depth, weight_of(task, work_pool.sums[i]))
     inner = inner and not is_hopeless(task.budget, work_pool.origins[i])
     shared = (
-        in_stop - start > work_pool.share_rows and inner and not is_pure(task.target, partition_of(work_pool, task, i).rows, start, in_stop)
+        in_stop - start > work_pool.share_rows
+        and inner
+        and not is_pure(task.target, pools.partition_of(work_pool, task, i).rows, start, in_stop)
     )
     if shared:
-        acquire(control, LOCK)
-        shared = control[N_NODES] + 2 <= work_pool.places.shape[0]
+        acquire(control, pools.LOCK)
+        shared = control[pools.N_NODES] + 2 <= work_pool.places.shape[0]
         if shared:
-            places.left_child = control[N_NODES]
-            control[N_NODES] += 2
-        release(control, LOCK)
+            places.left_child = control[pools.N_NODES]
+            control[pools.N_NODES] += 2
+        release(control, pools.LOCK)
     if shared:
         places.n_nodes = -1
         make_leaf(work_pool.parts.records[places.offset], start, in_stop, places.stop)
         if places.slot >= 0:
-            start_leading(sum_slots, work_pool, task, i)
+            parallel_sums.start_leading(sum_slots, work_pool, task, i)
         else:
-            shared = start_sum(sum_slots, work_pool, i, i)
+            shared = parallel_sums.start_sum(sum_slots, work_pool, i, i)
     if not shared:
-        set_aside(work_pool, i, GROW)
+        pools.set_aside(work_pool, i, pools.GROW)
 
 
 @lean_kernel
@@ -254,7 +205,7 @@ def _assign(sum_slots, work_pool, task, i, summed):
     node = places[i].summed
     if node == i:
         places[i].slot = summed
-        start_leading(sum_slots, work_pool, task, i)
+        parallel_sums.start_leading(sum_slots, work_pool, task, i)
         return
     left = places[i].left_child
     other = left + 1 if node == left else left
@@ -270,16 +221,16 @@ def _assign(sum_slots, work_pool, task, i, summed):
 def _go_on(work_pool, task, i, kind):
     """Let a step on a node be taken: in the order of splits if leaves are limited, otherwise next."""
     if is_limited(task.budget):
-        set_aside(work_pool, i, kind)
+        pools.set_aside(work_pool, i, kind)
     else:
-        add_chunks(work_pool, kind, i, ZERO() + 1)
+        pools.add_chunks(work_pool, kind, i, ZERO() + 1)
 
 
 @lean_kernel
 def _open_children(work_pool, task, i):
     left = work_pool.places[i].left_child
-    _go_on(work_pool, task, left, OPEN)
-    _go_on(work_pool, task, left + 1, OPEN)
+    _go_on(work_pool, task, left, pools.OPEN)
+    _go_on(work_pool, task, left + 1, pools.OPEN)
 
 
 @lean_kernel
@@ -291,16 +242,16 @@ def _wants_slot(work_pool, task, i):
 @lean_kernel
 def _start_scans(work_pool, task, i):
     """Create the chunks of the search: the most promising column goes first, while other threads begin with the others."""
-    work_pool.places[i].first_column = first_shared(work_pool, task, i)
+    work_pool.places[i].first_column = by_criterion.first_shared(work_pool, task, i)
     work_pool.found.records[i].status = NO_SPLIT
-    add_chunks(work_pool, SCAN, i, min(CHUNKS - 1, n_searched(task)) + 1)
+    pools.add_chunks(work_pool, pools.SCAN, i, min(CHUNKS - 1, by_criterion.n_searched(task)) + 1)
 
 
 @lean_kernel
-def _scan(sum_slots, columns, work_pool, task, i, chunk):
+def _scan(columns, work_pool, task, i, chunk):
     """Search some columns: the last chunk, claimed first, is the most promising one, the others share the rest."""
     task.best.records[0].status = NO_SPLIT
-    search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
+    by_criterion.search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
     _offer(work_pool, task, i)
 
 
@@ -309,12 +260,16 @@ def _offer(work_pool, task, i):
     """Store the split that a thread found as the best split of a node, if it is better."""
     mine, best = task.best.records[0], work_pool.found.records[i]
     if mine.status == SPLIT:
-        acquire(work_pool.control, LOCK)
+        acquire(work_pool.control, pools.LOCK)
         if best.status != SPLIT or mine.score > best.score or (mine.score == best.score and mine.column < best.column):
             work_pool.found.records[i] = mine
             for k in range(task.best.left.shape[1]):
                 work_pool.found.left[i, k] = task.best.left[0, k]
-        release(work_pool.control, LOCK)
+            if is_categorical(task.limits.categories, mine.column) and not work_pool.is_level:
+                sides = task.sum_slots.sums.sides[work_pool.places[i].slot]
+                for code in range(sides.shape[0]):
+                    sides[code] = task.scratch.groups.side[code]
+        release(work_pool.control, pools.LOCK)
 
 
 @lean_kernel
@@ -327,21 +282,19 @@ def _decide(sum_slots, work_pool, task, i):
         left = work_pool.places[i].left_child
         come_from(work_pool.origins[left], node, ZERO(), rank)
         come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
-        _go_on(work_pool, task, i, DIVIDE)
-    elif split.status != SPLIT and draws_columns(task):  # more columns may be drawn
-        set_aside(work_pool, i, GROW)
+        _go_on(work_pool, task, i, pools.DIVIDE)
+    elif split.status != SPLIT and by_criterion.draws_columns(task):  # more columns may be drawn
+        pools.set_aside(work_pool, i, pools.GROW)
     else:
         _end(sum_slots, work_pool, task, i)
 
 
 @lean_kernel
-def _divide(columns, work_pool, task, i):
+def _divide(work_pool, i):
     """Begin to divide the rows of a node by its split."""
     places, split = work_pool.places[i], work_pool.found.records[i]
     note_split(work_pool.parts.records[places.offset], split)
-    if is_categorical(task.limits.categories, split.column):
-        choose_sides_shared(columns, work_pool, task, i)
-    add_chunks(work_pool, MARK, i, n_chunks(work_pool, places.stop - places.start))
+    pools.add_chunks(work_pool, pools.MARK, i, pools.n_chunks(work_pool, places.stop - places.start))
 
 
 @lean_kernel
@@ -365,9 +318,9 @@ def _mark(sum_slots, columns, work_pool, task, i, chunk):
 @lean_kernel
 def _mark_by_rule(codes, rule, work_pool, task, i, chunk):
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
-    first, last = bounds_of(start, stop, chunk, n_chunks(work_pool, stop - start))
+    first, last = pools.bounds_of(start, stop, chunk, pools.n_chunks(work_pool, stop - start))
     middle, counts, marks = min(max(first, in_stop), last), work_pool.counts[i, chunk], work_pool.goes_left
-    rows = partition_of(work_pool, task, i).rows
+    rows = pools.partition_of(work_pool, task, i).rows
     counts[0] = mark_places(codes, rule, rows[first:middle], marks[first:middle])
     counts[1] = mark_places(codes, rule, rows[middle:last], marks[middle:last])
 
@@ -378,7 +331,7 @@ def _place_children(work_pool, task, i):
     place = work_pool.places[i]
     start, in_stop, stop, depth, left = place.start, place.in_stop, place.stop, place.depth, place.left_child
     inside = outside = ZERO()
-    for chunk in range(n_chunks(work_pool, stop - start)):
+    for chunk in range(pools.n_chunks(work_pool, stop - start)):
         counts = work_pool.counts[i, chunk]
         counts[0], counts[1], inside, outside = inside, outside, inside + counts[0], outside + counts[1]
     middle = start + inside + outside
@@ -395,7 +348,7 @@ def _place_children(work_pool, task, i):
         sums[left, k] = work_pool.found.left[i, k]
         sums[left + 1, k] = sums[i, k] - sums[left, k]
     if task.has_words:
-        hand_down(task, work_pool.found.records[i].column, sums[left], sums[left + 1])
+        by_criterion.hand_down(task, work_pool.found.records[i].column, sums[left], sums[left + 1])
 
 
 @lean_kernel
@@ -405,14 +358,14 @@ def _spread(sum_slots, work_pool, task, i, chunk):
     one, other = work_pool.places[work_pool.places[i].left_child], work_pool.places[work_pool.places[i].left_child + 1]
     inside, outside = work_pool.counts[i, chunk]
     goes_left = work_pool.goes_left
-    partition, spare = partition_of(work_pool, task, i), partition_of(work_pool, task, work_pool.places[i].left_child)
+    partition, spare = pools.partition_of(work_pool, task, i), pools.partition_of(work_pool, task, work_pool.places[i].left_child)
     rows, a, b = partition.rows, partition.g, partition.h
     spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
     inner, noted = work_pool.places[i].depth + 1 < task.stops.max_depth, sum_slots.sums.place_of
     # Places of rows of leaves are not looked up, and their numbers are needed only if the tree's values are computed from them.
     has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
     has_b = has_sums and b.shape[0] > 0
-    first, last = bounds_of(start, stop, chunk, n_chunks(work_pool, stop - start))
+    first, last = pools.bounds_of(start, stop, chunk, pools.n_chunks(work_pool, stop - start))
     middle = min(max(first, in_stop), last)
     left, right = np.uint64(start + inside), np.uint64(other.start + min(first, in_stop) - start - inside)
     for k in range(np.uint64(first), np.uint64(middle)):  # an unsigned index spares the check for negative ones
@@ -446,12 +399,12 @@ def _hand_down(sum_slots, work_pool, task, i):
     left = places[i].left_child
     record = work_pool.parts.records[work_pool.places[i].offset]
     record.left, record.right = left, left + 1
-    smaller, larger = (left, left + 1) if rows_of(work_pool, left) <= rows_of(work_pool, left + 1) else (left + 1, left)
+    smaller, larger = (left, left + 1) if pools.rows_of(work_pool, left) <= pools.rows_of(work_pool, left + 1) else (left + 1, left)
     if _wants_slot(work_pool, task, larger):
-        if are_few(sum_slots.zone_map, sum_slots.sums, places[i].slot, rows_of(work_pool, smaller)):
-            start_taking(sum_slots, work_pool, i, smaller)
+        if are_few(sum_slots.zone_map, sum_slots.sums, places[i].slot, pools.rows_of(work_pool, smaller)):
+            parallel_sums.start_taking(sum_slots, work_pool, i, smaller)
             return
-        if start_sum(sum_slots, work_pool, i, smaller):
+        if parallel_sums.start_sum(sum_slots, work_pool, i, smaller):
             return
     give_back(sum_slots, places[i].slot)
     _open_children(work_pool, task, i)
@@ -462,7 +415,7 @@ Wanted = tuple[Any, tuple[Any, ...]]
 
 
 def likely_kernels(
-    columns: Columns, work_pool: WorkPool, task: Task, methods: Methods, n_rows: int, by_sums: bool
+    columns: Columns, work_pool: pools.WorkPool, task: Task, methods: Methods, n_rows: int, by_sums: bool
 ) -> tuple[list[Wanted], list[Wanted]]:
     """Return the kernels that are called first to grow a node of ``n_rows`` rows: those for a block, if it fits one, and others.
 
@@ -477,24 +430,24 @@ def likely_kernels(
         summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
         searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]
-        wanted = [search_zones]
+        wanted = [by_criterion.search_zones]
         if n_rows > work_pool.share_rows:
             found.append((do_chunk.kernel, (*shared, number, number, number)))
-            wanted += [ready_shared, lead_chunk, first_shared, search_shared]
+            wanted += [by_criterion.ready_shared, by_criterion.lead_chunk, by_criterion.first_shared, by_criterion.search_shared]
     else:
-        wanted = [search_table]
+        wanted = [by_criterion.search_table]
     wanted *= large
     tiny = []
     if task.block_rows > 0 and isinstance(task.limits.seen.thresholds, BestThreshold):
-        first, tiny = [search_lists], [search_tiny]
+        first, tiny = [by_criterion.search_lists], [by_criterion.search_tiny]
     else:
-        first, wanted = wanted + [search_random] * (task.block_rows > 0), []
+        first, wanted = wanted + [by_criterion.search_random] * (task.block_rows > 0), []
     now, later, last = ([(method.kernel, methods.arguments(method)) for method in some] for some in (first, wanted, tiny))
     others = [*found * large, *later, (grow_together, shared), *last]
     return [*_kernels_of_block(columns, work_pool, task), *now, (grow_plain, shared)], others
 
 
-def _kernels_of_block(columns: Columns, work_pool: WorkPool, task: Task) -> list[Wanted]:
+def _kernels_of_block(columns: Columns, work_pool: pools.WorkPool, task: Task) -> list[Wanted]:
     """Return the kernels that grow nodes in blocks, if any are grown so, without methods."""
     block, number, own = task.block, types.int64, (typeof(columns), typeof(task))
     if block is None or task.block_rows == 0:

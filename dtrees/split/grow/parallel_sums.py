@@ -13,20 +13,8 @@ from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.by_criterion import ready_shared
 from dtrees.split.grow.work_pool import LEAD, LOCK, SETTLE, SUM, add_chunks, bounds_of, n_chunks, partition_of, rows_of
 from dtrees.split.policy import CHUNK_NUMBERS, CHUNKS, TAKEN_ROWS
+from dtrees.split.zones import sums as zone_sums
 from dtrees.split.zones.sum_slots import give_back, take
-from dtrees.split.zones.sums import (
-    add,
-    begin_slot,
-    chunk_rows,
-    clear,
-    fold_like,
-    follow_slot,
-    include,
-    include_columns,
-    numbers_of,
-    size_of,
-    subtract,
-)
 
 
 @lean_kernel
@@ -41,17 +29,17 @@ def start_sum(sum_slots, work_pool, i, node):
         if slot < 0:
             break
         if node == i:
-            begin_slot(sums, slot, n_rows)
+            zone_sums.begin_slot(sums, slot, n_rows)
         else:
-            follow_slot(sums, slot, places.slot, rows_of(work_pool, i) - n_rows)
-        if min(wanted, n_rows // chunk_rows(sums, sums.grains[slot])) < most:
+            zone_sums.follow_slot(sums, slot, places.slot, rows_of(work_pool, i) - n_rows)
+        if min(wanted, n_rows // zone_sums.chunk_rows(sums, sums.grains[slot])) < most:
             most = 1
         work_pool.counts[i, n, 0], work_pool.counts[i, n, 1] = slot, 0
         n += 1
     if n == 0:
         return False
     if node != i:
-        fold_like(sum_slots.zone_map, sums, places.slot, work_pool.counts[i, 0, 0])
+        zone_sums.fold_like(sum_slots.zone_map, sums, places.slot, work_pool.counts[i, 0, 0])
     places.summed, places.n_slots, places.idle_slots = node, n, n
     add_chunks(
         work_pool, SUM, i, _chunks_of_columns(sum_slots, work_pool) if n == 1 else wanted if n == min(work_pool.n_threads, CHUNKS) else n
@@ -84,13 +72,13 @@ def _sum_columns(sum_slots, work_pool, task, i, chunk):
     first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     partition, start, in_stop = partition_of(work_pool, task, node), work_pool.places[node].start, work_pool.places[node].in_stop
     if places.n_slots == 0:
-        include_columns(zone_map, partition, start, in_stop, first, last, sums, places.slot, NONE())
+        zone_sums.include_columns(zone_map, partition, start, in_stop, first, last, sums, places.slot, NONE())
         return
     slot = work_pool.counts[i, 0, 0]
-    numbers_of(sums, slot, first, last)[:] = 0
-    include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, ZERO() + 1)
+    zone_sums.numbers_of(sums, slot, first, last)[:] = 0
+    zone_sums.include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, ZERO() + 1)
     if node != i:
-        subtract(zone_map, sums, places.slot, slot, first, last)
+        zone_sums.subtract(sums, places.slot, slot, first, last)
 
 
 @lean_kernel
@@ -105,9 +93,9 @@ def sum_chunk(sum_slots, work_pool, task, i, chunk):
     slot, used = work_pool.counts[i, places.idle_slots]
     release(work_pool.control, LOCK)
     if not used:
-        clear(sum_slots.zone_map, sum_slots.sums, slot)
+        zone_sums.clear(sum_slots.zone_map, sum_slots.sums, slot)
     first, last = bounds_of(work_pool.places[node].start, work_pool.places[node].in_stop, chunk, places.n_chunks)
-    include(sum_slots.zone_map, partition_of(work_pool, task, node), first, last, sum_slots.sums, slot, ZERO() + 1)
+    zone_sums.include(sum_slots.zone_map, partition_of(work_pool, task, node), first, last, sum_slots.sums, slot, ZERO() + 1)
     acquire(work_pool.control, LOCK)
     work_pool.counts[i, places.idle_slots, 0], work_pool.counts[i, places.idle_slots, 1] = slot, 1
     places.idle_slots += 1
@@ -135,9 +123,9 @@ def settle_chunk(sum_slots, work_pool, i, chunk):
     first, last = bounds_of(ZERO(), zone_map.which.shape[0], chunk, places.n_chunks)
     summed = work_pool.counts[i, 0, 0]
     for k in range(1, places.n_slots):
-        add(zone_map, sums, summed, work_pool.counts[i, k, 0], first, last)
+        zone_sums.add(sums, summed, work_pool.counts[i, k, 0], first, last)
     if places.summed != i:
-        subtract(zone_map, sums, places.slot, summed, first, last)
+        zone_sums.subtract(sums, places.slot, summed, first, last)
 
 
 @lean_kernel
@@ -162,5 +150,5 @@ def start_leading(sum_slots, work_pool, task, i):
 @lean_kernel
 def _chunks_of(sum_slots, work_pool, slot):
     """Return the number of chunks of a step on the columns of a slot."""
-    numbers = size_of(sum_slots.sums, slot)
+    numbers = zone_sums.size_of(sum_slots.sums, slot)
     return max(1, min(min(CHUNKS, 2 * work_pool.n_threads), min(sum_slots.zone_map.which.shape[0], numbers // CHUNK_NUMBERS)))

@@ -19,22 +19,90 @@ from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.methods import UNKNOWN, Hidden, hide
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.parts import weight_sums, without_words
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_limited, is_to_be_split, put_in_order, waits_in_vain
-from dtrees.split.grow.block import Block
-from dtrees.split.grow.by_criterion import choose_sides, choose_sides_summed, draws_columns, hand_down, search_table, search_zones
-from dtrees.split.grow.small_subtree import grow_block, weight_of
-from dtrees.split.grow.stack import Stack, open_node, put_children, put_root
-from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, may_be_split
-from dtrees.split.node.partition import RowPartition, Sides, divide_within, is_pure, mark_left, mark_left_sparse
-from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, note_split
+from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
+from dtrees.split.grow.by_criterion import draws_columns, hand_down, search_lists, search_random, search_table, search_tiny, search_zones
+from dtrees.split.node.limits import AnyCriterion, NodeLimits, SplitLimits, is_categorical, is_random, may_be_split
+from dtrees.split.node.partition import RowPartition, Sides, divide, is_pure, mark_left, mark_left_sparse
+from dtrees.split.node.records import CONSTANT, SPLIT, Candidates, cut_of, link, make_leaf, note_split, threshold_between
+from dtrees.split.numbers.hashing import LEFT, child_path
+from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
+from dtrees.split.search.line_up import LineUp
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellBuffer
+from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.zones.sum_slots import SumSlots, give_back_of, has_slots, inherit
 from dtrees.split.zones.sums import note_places
+
+
+@by_reference
+class Stack(NamedTuple):
+    """The nodes of a subtree that wait while it is grown depth first.
+
+    Attributes
+    ----------
+    todo : ndarray of int64, shape (n, 7)
+        Start, in_stop, stop, depth, parent, side (0 is left) and, in a block, the first out-of-sample row.
+    path : ndarray of uint64, shape (n,)
+        Paths of the nodes.
+    sums : ndarray of int64, shape (n, n_sums)
+    """
+
+    todo: NDArray[np.int64]
+    path: NDArray[np.uint64]
+    sums: NDArray[np.int64]
+
+
+def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
+    """Return buffers for a subtree of ``n_levels`` levels and ``n_rows`` rows: at each level, at most one sibling waits."""
+    capacity = min(n_levels, n_rows) + 2
+    # Few trees reach the largest depth, so most of this is not used.
+    todo, sums = (mapped(capacity * width, np.int64, large_pages=False).reshape(capacity, width) for width in (7, n_sums))
+    return Stack(todo, mapped(capacity, np.uint64, large_pages=False), sums)
+
+
+@inlined_kernel
+def put(stack, n, start, in_stop, stop, depth, parent, side, path):
+    """Write the n-th node."""
+    todo = stack.todo[n]
+    todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, in_stop, stop, depth, parent, side
+    stack.path[n] = path
+
+
+@inlined_kernel
+def put_root(stack, start, in_stop, stop, depth, path, sums):
+    """Write the only node: the root of a subtree."""
+    put(stack, ZERO(), start, in_stop, stop, depth, NONE(), ZERO(), path)
+    for k in range(sums.shape[0]):
+        stack.sums[0, k] = sums[k]
+
+
+@inlined_kernel
+def put_children(stack, n, node, right_side, middle, left_in_stop, left_sums):
+    """Replace the n-th node, now number ``node``, by its two children, the left one on top."""
+    start, in_stop, stop, depth, _, _, _ = stack.todo[n]
+    path, sums = stack.path[n], stack.sums[n]
+    right_in_stop = middle + (in_stop - start) - (left_in_stop - start)
+    put(stack, n, middle, right_in_stop, stop, depth + 1, node, ZERO() + 1, child_path(path, right_side))
+    put(stack, n + 1, start, left_in_stop, middle, depth + 1, node, ZERO(), child_path(path, LEFT))
+    for k in range(sums.shape[0]):
+        stack.sums[n, k] = sums[k] - left_sums[k]
+        stack.sums[n + 1, k] = left_sums[k]
+
+
+@inlined_kernel
+def open_node(stack, n, nodes, node):
+    """Write the n-th entry of the stack as node number ``node``, a leaf so far."""
+    start, in_stop, stop, _, parent, side, _ = stack.todo[n]
+    for k in range(nodes.sums.shape[1]):
+        nodes.sums[node, k] = stack.sums[n, k]
+    make_leaf(nodes.records[node], start, in_stop, stop)
+    link(nodes.records, parent, side, node)
 
 
 @by_reference
@@ -111,6 +179,154 @@ def of_criterion(limits: SplitLimits, n_sums: int) -> dict[str, Any]:
     }
 
 
+# Nodes that are grown in a block ---------------------------------------------------------------------------------------------------------
+
+
+@inlined_kernel
+def _threshold_in(columns, column, code, next_code):
+    """Return the threshold between two codes of a column."""
+    return threshold_between(columns.words[columns.offsets[column] : columns.offsets[column + 1]], code, next_code)
+
+
+@inlined_kernel
+def _read_threshold(columns, nodes, unread, code, next_code):
+    """Read the threshold of node number ``unread``, if there is one (-1: none)."""
+    if unread >= 0:
+        record = nodes.records[unread]
+        record.threshold = _threshold_in(columns, record.column, code, next_code)
+
+
+@lean_kernel
+def _search(columns, task, first, last, sums, path):
+    """Find the best split of a node of the block and write it to ``task.best``, without thresholds that are read from the table."""
+    if is_random(task.limits.thresholds):
+        search_random(columns, task, first, last, sums, path)
+    elif last - first < _fewest_sorted(task):
+        search_tiny(columns, task, first, last, sums, path)
+    else:
+        search_lists(columns, task, first, last, sums, path)
+
+
+@optional
+def _forget_block(line_up):
+    """Forget the rows of another block's nodes, which had the same places."""
+
+
+@_forget_block.of(LineUp)
+def _(line_up):
+    line_up.node[0] = -1
+
+
+@optional
+def _write_ranks(line_up, partition, block, start, first, last):
+    """Write the ranks of targets of the rows of a leaf back to the partition, which measuring values needs."""
+
+
+@_write_ranks.of(LineUp)
+def _(line_up, partition, block, start, first, last):
+    for k in range(last - first):
+        partition.g[start + k] = block.g[block.places[first + k]]
+
+
+@inlined_kernel
+def _fewest_sorted(task):
+    """Return the smallest number of rows for which the lists of a node of a block must be sorted; smaller ones are searched unsorted."""
+    most_unsorted = TINY_ROWS if task.scratch.line_up is None else TINY_RANKED_ROWS
+    return 2 if task.limits.categories.some or task.is_plain else most_unsorted + 1
+
+
+@lean_kernel
+def _divide_block(columns, task, split, places, keep_sorted):
+    """Apply the split found last to its node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
+    limits, block, column = task.limits, task.block, split.column
+    if is_categorical(limits.categories, column):
+        side = task.scratch.groups.side
+        return divide_block_by_side(columns, block, side, task.scratch.spare, task.pool, split, places, keep_sorted)
+    return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
+
+
+@lean_kernel
+def weight_of(task, sums):
+    """Return the weight of a node, given its sums."""
+    weight, (first, last) = ZERO(), task.weight
+    for k in range(first, last):
+        weight += sums[k]
+    return weight
+
+
+@separate_kernel(returns=types.int64)
+def grow_block(columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
+
+    A node's in-sample rows are ``first:last`` of the block's lists, and its out-of-sample rows ``out_first:out_last``; places in the
+    partition follow from both. Returns the new number of nodes.
+    """
+    limits, stops, best, block, stack = task.limits, task.stops, task.best, task.block, task.stack
+    base, in_stop, stop, depth, _, _, _ = stack.todo[bottom]
+    may_not = waits_in_vain(task.budget, bottom) or not may_be_split(stops, in_stop - base, depth, weight_of(task, stack.sums[bottom]))
+    if may_not or is_pure(task.target, task.partition.rows, base, in_stop):
+        open_node(stack, bottom, nodes, n_nodes)
+        return n_nodes + 1
+    fill_block(columns, task, base, in_stop, stop)
+    _forget_block(task.scratch.line_up)
+    stack.todo[bottom, 6] = 0
+    n_todo = bottom + 1
+    unread, code, next_code = NONE(), ZERO(), ZERO()
+    while n_todo > bottom:
+        bring_up_best(task.sum_slots, task.budget, stack, bottom, n_todo)
+        n_todo -= 1
+        start, in_stop, stop, depth, _, _, out_first = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        node = n_nodes
+        n_nodes += 1
+        open_node(stack, n_todo, nodes, node)
+        node_sums = stack.sums[n_todo]
+        n_rows = in_stop - start
+        out_last = out_first + stop - in_stop
+        first = start - base - out_first
+        last = first + n_rows
+        best.records[0].status = CONSTANT
+        may_be = may_be_split(stops, n_rows, depth, weight_of(task, node_sums)) and not waits_in_vain(task.budget, n_todo)
+        if may_be and not is_pure_block(task.target, block, first, last):
+            _search(columns, task, first, last, node_sums, path)
+        split = best.records[0]
+        if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
+            write_back(task.partition, block, start, first, last, out_first, out_last)
+            _write_ranks(task.scratch.line_up, task.partition, block, start, first, last)
+            continue
+        if not is_random(limits.thresholds):
+            # The two values around a threshold are prefetched now and read when the next node is split.
+            _read_threshold(columns, nodes, unread, code, next_code)
+            unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
+            if is_categorical(limits.categories, split.column):
+                unread = NONE()
+            else:
+                if out_last > out_first:
+                    split.threshold = _threshold_in(columns, split.column, code, next_code)
+                prefetch_row(columns.words, columns.offsets[split.column] + code)
+                prefetch_row(columns.words, columns.offsets[split.column] + next_code)
+        note_split(nodes.records[node], split)
+        larger = max(split.n_left, n_rows - split.n_left)
+        least = max(stops.min_samples, _fewest_sorted(task))
+        keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
+        places = (first, last, out_first, out_last)
+        middle, out_middle = _divide_block(columns, task, split, places, keep_sorted)
+        left_in_stop = start + middle - first
+        left_stop = left_in_stop + out_middle - out_first
+        put_children(stack, n_todo, node, stops.right_side, left_stop, left_in_stop, best.left[0])
+        if task.has_words:
+            hand_down(task, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
+        stack.todo[n_todo, 6] = out_middle
+        stack.todo[n_todo + 1, 6] = out_first
+        n_todo += 2
+        put_in_order(task.sum_slots, task.budget, stack, bottom, n_todo)
+    _read_threshold(columns, nodes, unread, code, next_code)
+    return n_nodes
+
+
+# Larger nodes ----------------------------------------------------------------------------------------------------------------------------
+
+
 @lean_kernel
 def _give_back(sum_slots, n):
     if sum_slots is not None and has_slots(sum_slots):
@@ -135,22 +351,18 @@ def hand_down_slot(task, n):
 
 
 @optional
-def _mark(buffer, columns, task, split, n, place, bits):
-    """Set the bits of the rows going left by the split of the n-th node on the stack; ``place`` is its start, in_stop and stop."""
+def _mark(buffer, columns, task, split, place, bits):
+    """Set the bits of the rows going left by the split found last; ``place`` is the node's start, in_stop and stop."""
     start, in_stop, stop = place
     codes, rows = columns.codes[split.column], task.partition.rows
     if is_categorical(task.limits.categories, split.column):
-        if has_slots(task.sum_slots):
-            choose_sides_summed(columns, task, n)
-        else:
-            choose_sides(columns, task, n)
         mark_left(codes, Sides(task.scratch.groups.side), rows, start, stop, bits)
     else:
         mark_left(codes, cut_of(columns, split, stop > in_stop), rows, start, stop, bits)
 
 
 @_mark.of(CellBuffer)
-def _(buffer, columns, task, split, n, place, bits):
+def _(buffer, columns, task, split, place, bits):
     start, in_stop, stop = place
     rule = cut_of(columns, split, stop > in_stop)
     mark_left_sparse(columns, np.int64(split.column), rule, task.partition.rows, buffer.place_of, start, stop, bits)
@@ -163,16 +375,16 @@ def _note_places(buffer, task, start, stop):
 
 
 @lean_kernel
-def _divide(columns, task, n, start, in_stop, stop, depth):
-    """Apply the split found to the rows of the n-th node on the stack; return the numbers going left, in sample and out of sample."""
+def _divide(columns, task, start, in_stop, stop, depth):
+    """Apply the split found last to the rows of its node; return the numbers going left, in sample and out of sample."""
     partition, split, place = task.partition, task.best.records[0], (start, in_stop, stop)
     used = task.bits[: (stop - start + 7) // 8]
-    _mark(task.buffer, columns, task, split, n, place, used)
+    _mark(task.buffer, columns, task, split, place, used)
     if depth + 1 < task.stops.max_depth or task.stops.keeps_rows:
-        inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
+        inside, outside = divide(used, partition, start, in_stop, stop, task.spare)
     else:  # the numbers of these rows are not needed any more: they are divided like out-of-sample rows
         inside = split.n_left
-        outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
+        outside = divide(used, partition, start, start, stop, task.spare)[1] - inside
     _note_places(task.buffer, task, start, stop)
     return inside, outside
 
@@ -238,7 +450,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             _give_back(task.sum_slots, n_todo)
             continue
         note_split(nodes.records[node], split)
-        inside, outside = _divide(columns, task, n_todo, start, in_stop, stop, depth)
+        inside, outside = _divide(columns, task, start, in_stop, stop, depth)
         middle = start + inside + outside
         put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         if task.has_words:
@@ -265,4 +477,4 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
 @lean_entry
 def divide_shared(columns, task, start, in_stop, stop, depth):
     """Apply the split in ``task.best`` to a node of a sparse table; return the numbers going left, in sample and out of sample."""
-    return _divide(columns, task, ZERO(), start, in_stop, stop, depth)
+    return _divide(columns, task, start, in_stop, stop, depth)

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
-from dtrees.split.compile.specialised import optional
+from dtrees.split.compile.kernels import inlined_kernel, kernel
+from dtrees.split.compile.specialised import always, optional
 from dtrees.split.criteria.constraints import criterion_for_thread
-from dtrees.split.criteria.parts import node_statistic
 
 
 class BestThreshold(NamedTuple):
@@ -36,9 +35,7 @@ def is_random(thresholds: Any) -> Any:
     return False
 
 
-@is_random.of(RandomThreshold)
-def _(thresholds):
-    return True
+is_random.of(RandomThreshold)(always)
 
 
 class Categories(NamedTuple):
@@ -156,14 +153,8 @@ def is_allowed(limits, n_left, n_right, h_left, h_right):
 
 @kernel
 def may_be_split(stops, n_rows, depth, weight):
-    """Return whether a node may be searched, given its size."""
-    return depth < stops.max_depth and n_rows >= stops.min_samples and weight >= stops.min_weight
-
-
-@lean_entry
-def node_weight(limits, sums):
-    """Return the weight of a node, given its sums."""
-    return node_statistic(limits.criterion, sums, ZERO()).h
+    """Return whether a node may be searched, given its size; in Python, its ``py_func`` takes arrays of sizes, too."""
+    return (depth < stops.max_depth) & (n_rows >= stops.min_samples) & (weight >= stops.min_weight)
 
 
 @kernel

@@ -22,9 +22,11 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kerne
 from dtrees.split.compile.memory import count_bits, prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claimed, wait_for
+from dtrees.split.numbers.fixed_point import add_up
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import Columns, are_keyed, highest_code_below
-from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
+from dtrees.split.table.sorting import lower_bound
+from dtrees.split.table.sparse_columns import SparseColumns, n_steps
 
 #: Number of a kind of task of :func:`divide_many`.
 DIVIDE = 0
@@ -74,34 +76,19 @@ def number(rows):
 
 @kernel
 def gather(partition, first, last, target_a, target_b):
-    """Write the numbers of the rows at some places in the order of ``rows``, from arrays indexed by row number.
+    """Write the numbers of the rows at some places in the order of ``rows``, from arrays indexed by row number; return their totals.
 
-    Returns the totals of a, of b and of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
+    These are the result of :func:`~dtrees.split.numbers.fixed_point.add_up`.
     """
     rows, a, b = partition.rows, partition.g, partition.h
-    total_a = total_b = size = ZERO()
-    top = 0.0
     if b.shape[0] > 0:
         for i in range(first, last):
             row = rows[i]
-            g, h = target_a[row], target_b[row]
-            a[i], b[i] = g, h
-            total_a += g
-            total_b += h
-            size += abs(g)
-            if h > 0:
-                top = max(top, abs(float(g)) / h)
-            elif g != 0:
-                top = np.inf
+            a[i], b[i] = target_a[row], target_b[row]
     else:
         for i in range(first, last):
-            g = target_a[rows[i]]
-            a[i] = g
-            total_a += g
-            size += abs(g)
-            top = max(top, abs(float(g)))
-        total_b += last - first
-    return total_a, total_b, size, top * (1.0 + 2.0**-44)
+            a[i] = target_a[rows[i]]
+    return add_up(a[first:last], b[first:last])
 
 
 class Cut(NamedTuple):
@@ -173,11 +160,12 @@ def mark_places(codes, rule, rows, marks):
 def divide(bits, partition, start, in_stop, stop, spare):
     """Apply a split to the node at places start..stop, of which start..in_stop are in sample.
 
-    ``spare`` is scratch space for the node's rows. Returns the numbers of rows going left, in sample and out of sample.
+    ``spare`` is as large as the partition; only the node's range of it is used. Returns the numbers of rows going left, in sample and
+    out of sample.
     """
     rows, a, b = partition.rows, partition.g, partition.h
-    spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
     has_b = b.shape[0] > 0
+    spare_rows, spare_a, spare_b = spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if has_b else start]
     place, n_spare, one = np.uint64(start), np.uint64(0), np.uint64(1)
     # Unsigned indices spare the check for negative indices that Numba adds for others. Each row is written to both sides, and the next
     # row overwrites one of them: there is no branch to predict.
@@ -234,7 +222,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
         kind, i, first, last, left, right = tasks[k]
         used = bits[offsets[i] : offsets[i + 1]]
         if kind == DIVIDE:
-            divide_within(used, partition, starts[i], in_stops[i], stops[i], spare)
+            divide(used, partition, starts[i], in_stops[i], stops[i], spare)
         elif kind == SPREAD:
             _spread(used, partition, starts[i], in_stops[i], first, last, left, right, spare)
         else:
@@ -243,13 +231,6 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
             partition.g[first:last] = spare.g[first:last]
             if partition.h.shape[0] > 0:
                 partition.h[first:last] = spare.h[first:last]
-
-
-@inner_kernel
-def divide_within(bits, partition, start, in_stop, stop, spare):
-    """Apply a split like :func:`divide`, with ``spare`` as large as the partition; only the node's range of it is used."""
-    part = RowPartition(spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if spare.h.shape[0] > 0 else start])
-    return divide(bits, partition, start, in_stop, stop, part)
 
 
 @inner_kernel
@@ -271,7 +252,7 @@ def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
 
 
 @kernel
-def count_left(bits, offsets, starts, in_stops, stops):
+def count_left(bits, offsets, starts, in_stops):
     """Count the rows going left, in sample and in total, from the bits of many splits; int64 of shape (n, 2)."""
     counts = np.zeros((starts.shape[0], 2), np.int64)
     for i in range(starts.shape[0]):
@@ -484,7 +465,7 @@ def mark_rows(columns, column, rule, rows, bits):
     for byte in range(bits.shape[0]):
         bits[byte] = 0
     for i in range(rows.shape[0]):
-        k = find_row(columns, first, last, rows[i])
+        k = lower_bound(columns.rows, first, last, rows[i])
         stored = k < last and columns.rows[k] == rows[i]
         code = np.int64(columns.codes[k]) if stored else columns.zero_code[column]
         bits[i >> 3] |= np.uint8(goes_left(rule, code)) << np.uint8(i & 7)

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel, kernel, lean_kernel
 from dtrees.split.criteria.constraints import note_words
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic, spread
 from dtrees.split.criteria.statistics import write_sums
 from dtrees.split.node.partition import Cut, RowPartition
+from dtrees.split.numbers.hashing import draw
 from dtrees.split.table.columns import highest_code_below, value_at
 
 #: A node without its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
@@ -166,6 +167,14 @@ class NodesOfTree(NamedTuple):
     sums: NDArray[np.int64]
     path: NDArray[np.uint64]
     key: np.uint64
+
+
+@inner_kernel
+def pair_of(columns, column_ids, j, nodes, i):
+    """Return the i-th of the nodes of a tree and the j-th of some columns, which have these numbers in the table, for a search."""
+    values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+    bits = draw(np.uint64(nodes.key) ^ nodes.path[i], np.int64(column_ids[j]))
+    return NodeColumn(columns.codes[j], values, nodes.partition, nodes.start[i], nodes.in_stop[i], nodes.sums[i], bits)
 
 
 #: The column has one value in this node (and no value is missing, or all are).

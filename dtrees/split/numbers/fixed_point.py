@@ -80,7 +80,7 @@ def fix_into(x, most, out):
 def add_up(a, b):
     """Return the totals of a, of b and of abs(a), and an upper bound of abs(a) / b; ``b`` is empty if every weight is 1.
 
-    See :func:`~dtrees.split.node.partition.gather`.
+    The bound is infinite if some b is zero but not its a.
     """
     total_a = total_b = size = highest = ZERO()
     n = a.shape[0]
@@ -139,14 +139,6 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     """
     exponent = int(_exponent_of(x))
     return min(exponent, 0) if integral else exponent
-
-
-def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
-    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
-    exponent = exponent_for(x, integral)
-    out = np.empty(x.shape[0], dtype=np.int64)
-    scale_into(x, exponent, out)
-    return out, exponent
 
 
 #: Up to this many numbers are added by eight sums side by side, more in two halves.

@@ -9,8 +9,6 @@ Streams separate draws for different purposes, for example the rows and the colu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,24 +25,6 @@ STREAM_NODE = np.uint64(4)
 STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
 STREAM_DROPOUT = np.uint64(7)
-
-
-class ColumnDrawing(NamedTuple):
-    """How columns are drawn for nodes.
-
-    Attributes
-    ----------
-    max_features : int
-        Number of columns for each node.
-    key : uint64
-        Key of the tree's stream of columns of nodes.
-    pool : ndarray of int32
-        The tree's columns, ascending.
-    """
-
-    max_features: Any
-    key: Any
-    pool: NDArray[np.int32]
 
 
 @kernel
@@ -96,15 +76,6 @@ def uniform(bits):
 def child_path(path, side):
     """Return the identity of a child from its parent's (``side`` is LEFT or RIGHT)."""
     return mix(np.uint64(path) ^ np.uint64(side))
-
-
-@kernel
-def child_paths(paths, sides):
-    """Return the identities of many children; ``sides`` is 0 for left, 1 for right."""
-    out = np.empty(paths.shape[0], np.uint64)
-    for i in range(paths.shape[0]):
-        out[i] = child_path(paths[i], LEFT if sides[i] == 0 else RIGHT)
-    return out
 
 
 @kernel

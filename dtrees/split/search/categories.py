@@ -16,7 +16,8 @@ that; if no categories are merged, the smaller side is the left one. So the cate
 and a finished tree can find them from its rows (:func:`find_subsets`).
 
 A split is stored as a number, in place of a threshold: the number of categories that go left, from the lower end of the order or, if
-negative, from its upper end; plus 2**32 times the number of the order. To apply the split, the node's categories are ordered again.
+negative, from its upper end; plus 2**32 times the number of the order. If it is not applied where it was found, the node's categories
+are ordered again.
 
 The best of many sets gains by chance. If categories carry no information, the gain of the first k of m categories in their order is
 about the variance of a row over its weight times m H(k / m), where H is the entropy in nats: for m independent normal numbers it is m
@@ -30,11 +31,10 @@ If the smaller side of a split may have only a few of the categories, only these
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
@@ -43,20 +43,10 @@ from dtrees.split.criteria.parts import node_statistic, per_gain
 from dtrees.split.criteria.statistics import minus, nothing
 from dtrees.split.node.limits import RandomThreshold, is_allowed, is_random
 from dtrees.split.node.partition import Sides, mark_left
-from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, NodeColumn, note_found
+from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, SPLIT, note_found, pair_of
 from dtrees.split.numbers.elementary import logarithm
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
-from dtrees.split.search.category_orders import (
-    RARE,
-    group_keys,
-    group_rows,
-    is_order,
-    n_orders,
-    order_ends,
-    plus_group,
-    set_means,
-    take_rare_together,
-)
+from dtrees.split.search import category_orders as orders
 from dtrees.split.search.sweep import score_above
 from dtrees.split.table.columns import value_at
 
@@ -69,28 +59,29 @@ ORDER = np.float64(2**32)
 @optional
 def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
     """Write the keys by which categories are ordered: their means, or random numbers."""
-    set_means(node, groups, m, which, smooth)
+    orders.set_means(node, groups, m, which, smooth)
 
 
 @_set_keys.of(RandomThreshold)
 def _(thresholds, node, values, groups, m, which, smooth, bits):
     for i in range(m):
         code = groups.code[i]
-        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == RARE)
+        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == orders.RARE)
         groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
 
 
 @lean_kernel
 def merge_rare(column, m, limits, groups):
     """Merge rare categories of a node; return the number of categories before and after. ``column`` is its number in ``limits``."""
-    return m, take_rare_together(groups, m, limits.categories.least[column])
+    return m, orders.take_rare_together(groups, m, limits.categories.least[column])
 
 
 @lean_kernel
 def search_groups(node, column, values, counts, limits, bits, bar, scratch):
     """Find the best split of a node from the sums of its categories; the result is that of ``search_column``.
 
-    ``counts`` are the results of :func:`merge_rare`.
+    ``counts`` are the results of :func:`merge_rare`. If there is a split, ``scratch.groups.side`` becomes 1 for the codes that go left, 0
+    for others.
     """
     present, m = counts
     if present < 2:
@@ -99,33 +90,30 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
     found, buffer = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
-    for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
-        if not (is_random(limits.thresholds) or is_order(node, which)):
+    for which in range(ZERO() + 1 if is_random(limits.thresholds) else orders.n_orders(node)):
+        if not (is_random(limits.thresholds) or orders.is_order(node, which)):
             continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-        order_ends(groups, m, most)
-        left = nothing(node, buffer[0])
-        for cut in range(1, most + 1):
-            left = _plus_place(left, groups, cut - 1)
-            score = _score_cut(left, node, cut, m, limits, bits, top)
-            if score > top:
-                top, best, order = score, cut, which
-                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
-        first = max(most + 1, m - most)  # first cut with the smaller side at the upper end
-        left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
-        for cut in range(first, m):
-            if cut > first:
-                left = _plus_place(left, groups, cut - 1)
-            score = _score_cut(left, node, cut, m, limits, bits, top)
-            if score > top:
-                top, best, order = score, cut, which
-                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+        orders.order_ends(groups, m, most)
+        left, first, last = nothing(node, buffer[0]), ZERO() + 1, most + 1
+        for upper in range(2):  # cuts with the smaller side at the lower end of the order, then those with it at the upper end
+            if upper:
+                first, last = max(most + 1, m - most), m
+                left = minus(node, _sum_places(node, groups, first, m, buffer[1]), buffer[0])
+            for cut in range(first, last):
+                if cut > first or not upper:
+                    left = _plus_place(left, groups, cut - 1)
+                score = _score_cut(left, node, cut, m, limits, bits, top)
+                if score > top:
+                    top, best, order = score, cut, which
+                    note_found(found, ZERO(), HAS_THRESHOLD, False, left)
     if best == 0:
         return NO_SPLIT, 0.0, True
-    if order + 1 < n_orders(node):  # another order has replaced it
+    if order + 1 < orders.n_orders(node):  # another order has replaced it
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
-        order_ends(groups, m, most)
+        orders.order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, buffer)
+    _write_sides(values.shape[0], m, found.record[0].threshold, groups)
     found.record[0].by_chance = _by_chance(node, best, m, limits) if limits.chance > 0.0 else 0.0
     return SPLIT, top, True
 
@@ -134,7 +122,7 @@ def search_groups(node, column, values, counts, limits, bits, bar, scratch):
 def _plus_place(statistic, groups, i):
     """Return a statistic plus the rows of the ``i``-th category in order."""
     place = groups.order[0, i]
-    return plus_group(statistic, groups.sums[place], groups.n[place])
+    return orders.plus_group(statistic, groups.sums[place], groups.n[place])
 
 
 @lean_kernel
@@ -174,7 +162,7 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
 
     Categories are ordered up to ``most`` from both ends; the cut is within one of these ranges.
     """
-    rare, missing = groups.code[m - 1] == RARE, m - 1
+    rare, missing = groups.code[m - 1] == orders.RARE, m - 1
     if rare:
         missing -= 1
     has_missing = missing >= 0 and groups.code[missing] == n_distinct
@@ -196,6 +184,24 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, buffer):
     record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
 
 
+@lean_kernel
+def _write_sides(n_distinct, m, number, groups):
+    """Write to ``groups.side``, by code, which rows a split of ``m`` categories sends left; they are ordered up to it from both ends."""
+    side, n_left = groups.side, n_categories_left(number)
+    # The categories of the side with fewer of them are listed one by one.
+    some, left_is_listed = min(n_left, m - n_left), n_left <= m - n_left
+    side[: n_distinct + 1] = 0
+    if not left_is_listed:
+        for i in range(m):
+            if groups.code[i] != orders.RARE:
+                side[groups.code[i]] = 1
+    first = ZERO() if (number > 0.0) == left_is_listed else m - some
+    for i in range(first, first + some):
+        code = groups.code[groups.order[0, i]]
+        if code != orders.RARE:
+            side[code] = left_is_listed
+
+
 @separate_kernel(returns=FOUND)
 def search_categories(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column of categories.
@@ -210,31 +216,18 @@ def search_categories(column, pair, limits, bar, scratch):
 def _group(column, pair, limits, scratch):
     """Sum a node's rows by category; return the node's statistic, and the results of :func:`merge_rare`."""
     node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
-    m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
+    m = orders.group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
     return node, merge_rare(column, m, limits, scratch.groups)
 
 
 @lean_kernel
-def choose_sides(node, values, counts, limits, bits, number, groups, side):
-    """Write to ``side``, by code, which rows a split sends left, given the sums of the node's categories; see :func:`search_groups`."""
+def choose_sides(node, values, counts, limits, bits, number, groups):
+    """Write to ``groups.side`` which rows a split sends left, given the sums of the node's categories, like :func:`search_groups`."""
     _, m = counts
-    which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
-    from_low, n_right = number > 0.0, m - n_left
-    _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-    # The categories of the side with fewer of them are listed one by one.
-    some = min(n_left, n_right)
-    order_ends(groups, m, some)
-    left_is_listed = n_left <= n_right
-    side[: values.shape[0] + 1] = 0
-    if not left_is_listed:
-        for i in range(m):
-            if groups.code[i] != RARE:
-                side[groups.code[i]] = 1
-    first = ZERO() if from_low == left_is_listed else m - some
-    for i in range(first, first + some):
-        code = groups.code[groups.order[0, i]]
-        if code != RARE:
-            side[code] = left_is_listed
+    n_left = n_categories_left(number)
+    _set_keys(limits.thresholds, node, values, groups, m, np.int64(abs(number) // ORDER), limits.categories.smooth, bits)
+    orders.order_ends(groups, m, min(n_left, m - n_left))
+    _write_sides(values.shape[0], m, number, groups)
 
 
 @kernel
@@ -243,85 +236,50 @@ def n_categories_left(number):
     return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
 
 
-@separate_kernel(returns=types.none)
-def choose_sides_of_node(column, pair, limits, number, scratch, side):
-    """Write to ``side``, by code, which rows the split of a node sends left."""
+@lean_kernel
+def _choose_sides_of_node(column, pair, limits, number, scratch):
+    """Write to the scratch space, by code, which rows the split of a node sends left."""
     node, counts = _group(column, pair, limits, scratch)
-    choose_sides(node, pair.values, counts, limits, pair.bits, number, scratch.groups, side)
+    choose_sides(node, pair.values, counts, limits, pair.bits, number, scratch.groups)
 
 
 @separate_kernel(returns=FOUND)
 def search_categories_of_list(column, values, keys, block, place, sums, limits, bar, scratch):
     """Find the best split of a node of a block in one column of categories; ``place`` is the range of its keys."""
-    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
-    return search_groups(node, column, values, counts, limits, ZERO(), bar, scratch)
-
-
-@lean_kernel
-def _group_list(column, keys, block, place, sums, limits, groups):
-    """Sum the rows of a node of a block by category; the result is that of :func:`_group`."""
     first, last = place
     node = node_statistic(limits.criterion, sums, last - first)
-    return node, merge_rare(column, group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups), limits, groups)
-
-
-@separate_kernel(returns=types.none)
-def choose_sides_of_list(column, values, keys, block, place, sums, limits, number, scratch):
-    """Write to the scratch space, by code, which rows the split of a node of a block sends left."""
-    node, counts = _group_list(column, keys, block, place, sums, limits, scratch.groups)
-    choose_sides(node, values, counts, limits, ZERO(), number, scratch.groups, scratch.groups.side)
-
-
-class NodesByCategory(NamedTuple):
-    """Data of split nodes in addition to their splits, some of which are by categories.
-
-    Attributes
-    ----------
-    which : ndarray of int64
-        The nodes that are split by categories.
-    column : ndarray of int32, shape (n,)
-        The number of the column of each split in the whole table.
-    in_stop : ndarray of int64, shape (n,)
-    sums : ndarray of int64, shape (n, n_sums)
-    path : ndarray of uint64, shape (n,)
-    """
-
-    which: NDArray[np.int64]
-    column: NDArray[np.int32]
-    in_stop: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    path: NDArray[np.uint64]
+    m = orders.group_keys(node, keys, first, last, block.g, block.h, ZERO(), scratch.groups)
+    return search_groups(node, column, values, merge_rare(column, m, limits, scratch.groups), limits, ZERO(), bar, scratch)
 
 
 @kernel
-def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scratch, marks):
+def mark_by_category(queue, which, nodes, splits, columns, column_ids, limits, scratch, marks):
     """Mark the rows going left by splits of categories; several threads may call it.
 
     Parameters
     ----------
     queue : ndarray of int64
         See :mod:`dtrees.split.compile.work_queue`.
-    nodes : NodesByCategory
+    which : ndarray of int64
+        The nodes that are split by categories.
+    nodes : NodesOfTree
     splits : SplitsOfRows
         The splits of all these nodes.
     columns : Columns
-    partition : RowPartition
+    column_ids : ndarray of int32, shape (n_columns,)
+        Numbers of the columns in the whole table.
     limits : SplitLimits
-    key : uint64
-        Key of the tree's stream of random thresholds.
     scratch : Scratch
     marks : RouteBits
         Written for splits of categories.
     """
-    bits, offsets = marks
-    for k in claimed(queue, nodes.which.shape[0]):
-        i = nodes.which[k]
-        j, start = splits.column[i], splits.start[i]
-        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
-        pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
-        choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
-        mark_left(codes, Sides(side), partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+    (bits, offsets), rows = marks, nodes.partition.rows
+    for k in claimed(queue, which.shape[0]):
+        i = which[k]
+        j = splits.column[i]
+        pair = pair_of(columns, column_ids, j, nodes, i)
+        _choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch)
+        mark_left(pair.codes, Sides(scratch.groups.side), rows, pair.start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
 @inlined_kernel
@@ -332,21 +290,35 @@ def has_category(words, first, last, number):
 
 
 @kernel
-def mark_by_sets(sets, splits, columns, rows, side, marks):
-    """Mark the rows going left by splits whose sets of categories are known.
+def mark_by_sets(queue, chunks, sets, splits, columns, rows, side, marks):
+    """Mark the rows going left by splits whose sets of categories are known; several threads may call it.
 
-    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` is a
-    buffer for each distinct value of a column and one more. Other parameters are those of :func:`mark_by_category`.
+    Parameters
+    ----------
+    queue : ndarray of int64
+    chunks : ndarray of int64, shape (n_chunks, 3)
+        A set, and the first and last byte of its split's bits to set.
+    sets : CategorySets
+        Its nodes are those of the ``splits`` that have a set (:class:`~dtrees.tree.category_sets.CategorySets`).
+    splits : SplitsOfRows
+    columns : Columns
+    rows : ndarray of uint32
+    side : ndarray of uint8
+        Buffer for each distinct value of a column and one more.
+    marks : RouteBits
+        Written.
     """
     bits, offsets = marks
-    for k in range(sets.node.shape[0]):
+    for c in claimed(queue, chunks.shape[0]):
+        k, first, last = chunks[c]
         i = sets.node[k]
         j = splits.column[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         side[values.shape[0]] = splits.missing_left[i]
         for code in range(values.shape[0]):
             side[code] = has_category(sets.words, sets.offset[k], sets.offset[k + 1], np.int64(value_at(values, code)))
-        mark_left(codes, Sides(side), rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
+        begin, end = splits.start[i] + 8 * first, min(splits.start[i] + 8 * last, splits.stop[i])
+        mark_left(codes, Sides(side), rows, begin, end, bits[offsets[i] + first : offsets[i] + last])
 
 
 #: Number of a node's rows that are read first, and the factor by which their distance shrinks in each further pass: rows of a node whose
@@ -355,7 +327,7 @@ _FIRST_LOOKS, _CLOSER = 64, 8
 
 
 @kernel
-def find_subsets(columns, places, rows, starts, stops, numbers, side, found, counts, offsets):
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, offsets):
     """Find the categories that go left in each split: those of the rows of the left child.
 
     Rows are read until all categories are found. Rows out of sample add nothing: they go left only with a category of in-sample rows
@@ -376,12 +348,16 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
         Buffer for each distinct value of a column and one more, all 0 before and after.
     found : ndarray of int64
         Written: the numbers of the categories, of all splits in order, -1 for missing values.
-    counts : ndarray of int64, shape (n,)
-        Written: the number of these for each split.
     offsets : ndarray of int64, shape (n + 1,)
-        Written: start of the set of each split, in words of 32 bits up to the last that is not 0, and the end of the last one.
+        Written: start of the set of each split in the result, and the end of the last one.
+
+    Returns
+    -------
+    ndarray of uint32
+        The sets: bit ``c % 32`` of word ``c // 32`` of a split's words is set for each category c, up to the last word that is not 0.
     """
-    at = offsets[0] = ZERO()
+    at, counts = ZERO(), np.empty(places.shape[0], np.int64)
+    offsets[0] = 0
     for i in range(places.shape[0]):
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
@@ -393,6 +369,13 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, cou
             highest = max(highest, found[k])
         counts[i], offsets[i + 1] = n_found, offsets[i] + (highest + 32) // 32
         at += n_found
+    words, at = np.zeros(offsets[places.shape[0]], np.uint32), ZERO()
+    for i in range(places.shape[0]):
+        for k in range(at, at + counts[i]):
+            if found[k] >= 0:
+                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += counts[i]
+    return words
 
 
 @inner_kernel
@@ -412,14 +395,3 @@ def _find_codes(codes, rows, start, stop, n_wanted, side, found, at):
                 n_found += 1
         step //= _CLOSER
     return n_found
-
-
-@kernel
-def write_sets(found, counts, offsets, words):
-    """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
-    at = ZERO()
-    for i in range(counts.shape[0]):
-        for k in range(at, at + counts[i]):
-            if found[k] >= 0:
-                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
-        at += counts[i]

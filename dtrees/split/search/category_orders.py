@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
-from dtrees.split.compile.specialised import optional, specialised
+from dtrees.split.compile.specialised import always, optional, specialised
 from dtrees.split.criteria.statistics import (
     AmountsOfTargets,
     Classes,
@@ -231,9 +231,7 @@ def is_order(statistic: Any, which: Any) -> Any:
     return n > 1
 
 
-@is_order.of(Moments, Classes)
-def _(statistic, which):
-    return True
+is_order.of(Moments, Classes)(always)
 
 
 @specialised

@@ -20,24 +20,14 @@ from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import Moments, nothing
 from dtrees.split.node.limits import RandomThreshold, is_categorical
 from dtrees.split.node.partition import is_pure
-from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, NodeColumn, complete
-from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, complete, pair_of
+from dtrees.split.numbers.hashing import draw_columns, undraw_columns
+from dtrees.split.search import sweep
 from dtrees.split.search.categories import search_categories
 from dtrees.split.search.order_statistics import search_deviations
 from dtrees.split.search.random_threshold import search_random
-from dtrees.split.search.sweep import (
-    SortedRows,
-    find_dominant,
-    first_above,
-    list_others,
-    rows_between,
-    search_around_dominant,
-    sum_rows,
-    sweep_bins,
-    sweep_sorted,
-)
 from dtrees.split.search.vectors import sweep_chunks, sweeps_chunks
-from dtrees.split.table.sorting import code_in, fill_bins, prefers_bins, sort_places
+from dtrees.split.table.sorting import code_in, fill_bins, first_key, lower_bound, prefers_bins, sort_places
 
 
 @optional
@@ -97,11 +87,11 @@ def _(thresholds, pair, limits, bar, scratch):
 def search_by_sums(pair, limits, bar, scratch):
     """Find the best of all splits by a criterion of sums; parameters and result are those of :func:`search_column`."""
     rows = pair.partition.rows[pair.start : pair.in_stop]
-    dominant = find_dominant(pair.codes, rows, scratch)
+    dominant = sweep.find_dominant(pair.codes, rows, scratch)
     if dominant >= 0:
-        m = list_others(pair.codes, rows, dominant, scratch.keys)
+        m = sweep.list_others(pair.codes, rows, dominant, scratch.keys)
         if m >= 0:
-            return search_around_dominant(scratch.keys[:m], dominant, pair, limits, bar, scratch)
+            return sweep.search_around_dominant(scratch.keys[:m], dominant, pair, limits, bar, scratch)
     return _search_rows(node_statistic(limits.criterion, pair.sums, rows.shape[0]), pair, limits, bar, scratch)
 
 
@@ -122,7 +112,7 @@ def _(node, pair, limits, bar, scratch):
 def _sort_and_search(pair, limits, bar, scratch):
     partition, keys = pair.partition, scratch.keys
     sort_places(pair.codes, partition.rows, pair.start, pair.in_stop, keys, scratch.spare, scratch.counts)
-    rows = SortedRows(keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
+    rows = sweep.SortedRows(keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
     return search_sorted(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
 
 
@@ -132,7 +122,7 @@ def search_bins(pair, node, limits, bar, scratch):
     m, missing = fill_bins(pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.bins)
     if m == 0 or (m == 1 and missing.n == 0):
         return CONSTANT, 0.0, False
-    score = sweep_bins(limits, scratch.bins, m, missing, node, bar, scratch.found)
+    score = sweep.sweep_bins(limits, scratch.bins, m, missing, node, bar, scratch.found)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, missing.n > 0
 
 
@@ -155,10 +145,10 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, some of which may miss the value; return the best score, and whether any does."""
     node, buffer = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
-    end = first_above(rows.keys, rows.first, rows.last, n_distinct - 1)
-    missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, buffer[1]))
-    present, none = rows_between(rows, rows.first, end), nothing(node, buffer[0])
-    score = sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, buffer[2], scratch.found)
+    end = lower_bound(rows.keys, rows.first, rows.last, first_key(n_distinct))
+    missing = sweep.sum_rows(sweep.rows_between(rows, end, rows.last), nothing(node, buffer[1]))
+    present, none = sweep.rows_between(rows, rows.first, end), nothing(node, buffer[0])
+    score = sweep.sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, buffer[2], scratch.found)
     return score, end < rows.last
 
 
@@ -179,16 +169,14 @@ def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch,
         node, j = tasks[t, 0], tasks[t, 1]
         column = np.int64(column_ids[j])
         out.records[t].column = column
-        start, in_stop, sums = nodes.start[node], nodes.in_stop[node], nodes.sums[node]
-        if not begin_column(limits.criterion, sums, column):
+        pair = pair_of(columns, column_ids, j, nodes, node)
+        if not begin_column(limits.criterion, pair.sums, column):
             out.records[t].status = CONSTANT
             continue
-        values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(nodes.key) ^ nodes.path[node], column)
-        pair = NodeColumn(columns.codes[j], values, nodes.partition, start, in_stop, sums, bits)
         status, score, has_missing = search_any_column(j, pair, limits, -1.0, scratch)
         out.records[t].status = status
         if status == SPLIT:
-            complete(values, column, in_stop - start, sums, limits, score, has_missing, scratch.found, out, t)
+            complete(pair.values, column, pair.in_stop - pair.start, pair.sums, limits, score, has_missing, scratch.found, out, t)
 
 
 @kernel

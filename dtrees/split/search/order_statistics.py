@@ -30,7 +30,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, share
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.criteria.statistics import no_moments, plus_row, weight_at
+from dtrees.split.criteria.statistics import no_moments, plus, plus_row
 from dtrees.split.node.limits import RandomThreshold
 from dtrees.split.node.records import CONSTANT, HAS_THRESHOLD, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
@@ -45,7 +45,7 @@ from dtrees.split.search.line_up import (
     put_block_in_line,
     put_in_line,
 )
-from dtrees.split.search.random_threshold import draw_threshold
+from dtrees.split.search.random_threshold import draw_in, sum_left_and_missing
 from dtrees.split.table.sorting import code_in, code_of, place_in
 
 
@@ -69,24 +69,6 @@ def _note_some(criterion, line_up, keys, n, cut, missing, which, out):
 
 
 @inner_kernel
-def list_codes(line, codes, n, missing, keys):
-    """Write the codes of the elements in line to ``keys``.
-
-    Returns whether they vary, the lowest and the highest code that is not missing, and the number of missing ones.
-    """
-    low, high, n_missing = missing, np.uint64(0), 0
-    for i in range(n):
-        code = np.uint64(codes[line[i + 1].row])
-        keys[i] = code
-        if code == missing:
-            n_missing += 1
-        else:
-            low = min(low, code)
-            high = max(high, code)
-    return n_missing < n and (low != high or n_missing > 0), low, high, n_missing
-
-
-@inner_kernel
 def add_deviations(found, total, anew):
     """Add the deviations of one target to those of the targets before it; the first target (``anew``) replaces them."""
     for i in range(found.shape[0]):
@@ -98,44 +80,36 @@ def add_deviations(found, total, anew):
 
 
 @inner_kernel
-def sum_left(pair, cut, missing_left):
-    """Return the moments of the rows of a node with codes up to ``cut``, including missing ones if they go left."""
-    left, missing = no_moments(), pair.values.shape[0]
-    for i in range(pair.start, pair.in_stop):
-        code = np.int64(pair.codes[pair.partition.rows[i]])
-        if missing_left if code == missing else code <= cut:
-            left = plus_row(left, pair.partition.g[i], weight_at(pair.partition.h, i))
-    return left
+def _sum_rows(pair, cut, scratch):
+    """Return the moments of the rows of a node with codes up to ``cut``, and of those without a value."""
+    n_distinct = np.int64(pair.values.shape[0])
+    return sum_left_and_missing(no_moments(), pair.codes, n_distinct, pair.partition, pair.start, pair.in_stop, cut, scratch)
 
 
 @kernel
 def search_deviations_at_random(criterion, pair, limits, bar, scratch):
     """Try one random threshold; parameters and result are those of :func:`~dtrees.split.search.column.search_column`."""
-    n, codes, values, one = pair.in_stop - pair.start, pair.codes, pair.values, of_one_target(criterion)
-    line_up, keys, missing = scratch.line_up, scratch.keys, np.uint64(pair.values.shape[0])
-    found, totals, quantiles = line_up.left, line_up.totals, line_up.quantiles
-    threshold, cut, low, high, n_missing = np.inf, np.int64(values.shape[0] - 1), missing, missing, 0
+    threshold, cut, varies, has_missing = draw_in(pair)
+    if not varies:
+        return CONSTANT, 0.0, False
+    n, one, line_up, keys = pair.in_stop - pair.start, of_one_target(criterion), scratch.line_up, scratch.keys
+    found, totals, quantiles, missing = line_up.left, line_up.totals, line_up.quantiles, np.uint64(pair.values.shape[0])
+    first_side = 0 if has_missing and threshold < np.inf else 1
     for t in range(n_targets(criterion)):
         put_in_line(criterion, t, pair.partition, pair.start, pair.in_stop, scratch)
-        varies, low, high, n_missing = list_codes(line_up.line, codes, n, missing, keys)
-        if not varies:
-            return CONSTANT, 0.0, False
-        if t == 0 and low < high:
-            threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
+        for i in range(n):
+            keys[i] = pair.codes[line_up.line[i + 1].row]
         _note_some(one, line_up, keys, n, np.uint64(cut), missing, (True, True, True), found[0])
         add_deviations(found[:1], totals[0, 1:2], t == 0)
-        for side in range(0 if n_missing > 0 and low < high else 1, 2):  # missing values go left, then right
+        for side in range(first_side, 2):  # missing values go left, then right
             for right in range(2):
                 which = right == 0, right == 1, side == right
                 quantiles[right, side] = _note_some(one, line_up, keys, n, np.uint64(cut), missing, which, found[0])
                 add_deviations(found[:1], totals[2 * side + right, :1], t == 0)
-    n_below = 0
-    for i in range(n):
-        n_below += keys[i] <= np.uint64(cut)
-    top, missing_left = bar, False
-    for side in range(0 if n_missing > 0 and low < high else 1, 2):
+    (left, without), top, missing_left = _sum_rows(pair, cut, scratch), bar, False
+    for side in range(first_side, 2):
         mine, other = totals[2 * side, 0], totals[2 * side + 1, 0]
-        if not may_be_taken(limits, n_below + n_missing if side == 0 else n_below, n, mine, other):
+        if not may_be_taken(limits, left.n + without.n if side == 0 else left.n, n, mine, other):
             continue
         lower, higher = quantiles[0, side], quantiles[1, side]
         if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, lower, higher):
@@ -145,10 +119,11 @@ def search_deviations_at_random(criterion, pair, limits, bar, scratch):
             top, missing_left = gain, side == 0
             note_quantiles(limits.criterion, lower, higher)
     if top == bar:
-        return NO_SPLIT, -1.0, n_missing > 0
-    note_found(scratch.found, cut, HAS_THRESHOLD if low < high else NONE_HIGHER, missing_left, sum_left(pair, cut, missing_left))
+        return NO_SPLIT, -1.0, has_missing
+    next_code = HAS_THRESHOLD if threshold < np.inf else NONE_HIGHER
+    note_found(scratch.found, cut, next_code, missing_left, plus(left, without, scratch.classes[0]) if missing_left else left)
     scratch.found.record[0].threshold = threshold
-    return SPLIT, top, n_missing > 0
+    return SPLIT, top, has_missing
 
 
 @inner_kernel
@@ -214,7 +189,8 @@ def _search_targets(criterion, pair, limits, bar, scratch):
     if cut < 0:
         return NO_SPLIT, -1.0, end < n
     code, next_code = code_of(scratch.keys[cut - 1]), code_of(scratch.keys[cut]) if cut < end else NONE_HIGHER
-    note_found(scratch.found, code, next_code, missing_left, sum_left(pair, code, missing_left))
+    left, without = _sum_rows(pair, code, scratch)
+    note_found(scratch.found, code, next_code, missing_left, plus(left, without, scratch.classes[0]) if missing_left else left)
     return SPLIT, top, end < n
 
 

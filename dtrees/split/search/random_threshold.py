@@ -41,7 +41,12 @@ N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
 
 @lean_kernel
 def draw_threshold(values, low, high, bits):
-    """Draw a threshold between two codes present in a node; return it and the highest code that goes left."""
+    """Draw a threshold between the lowest and the highest code of a node; return it and the highest code that goes left.
+
+    If these codes do not differ, all values go left: the threshold is infinite.
+    """
+    if low >= high:
+        return np.inf, np.int64(values.shape[0]) - 1
     threshold = draw_between(value_at(values, low), value_at(values, high), bits)
     return threshold, highest_code_below(values, low, high - 1, threshold)
 
@@ -83,31 +88,37 @@ def sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, s
 
 
 @lean_kernel
-def search_random(pair, limits, bar, scratch):
-    """Try a threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
+def draw_in(pair):
+    """Draw a threshold uniformly between the extreme values of a node (Geurts, Ernst and Wehenkel, 2006), as :func:`draw_threshold` does.
 
-    Parameters and result are those of :func:`~dtrees.split.search.column.search_column`.
+    Returns it, the highest code that goes left, whether the column varies in the node, and whether values are missing.
     """
-    partition, start, in_stop, n_distinct = pair.partition, pair.start, pair.in_stop, np.int64(pair.values.shape[0])
-    low, high, n_missing = find_end_codes(pair.codes, n_distinct, partition.rows, start, in_stop)
-    if high < 0 or (low == high and n_missing == 0):
-        return CONSTANT, 0.0, False
-    threshold, cut = np.inf, n_distinct - 1
-    if low < high:
-        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
-    node = node_statistic(limits.criterion, pair.sums, in_stop - start)
-    left, missing = sum_left_and_missing(node, pair.codes, n_distinct, partition, start, in_stop, cut, scratch)
-    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
-    return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
+    n_distinct = np.int64(pair.values.shape[0])
+    low, high, n_missing = find_end_codes(pair.codes, n_distinct, pair.partition.rows, pair.start, pair.in_stop)
+    threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    return threshold, cut, high >= 0 and (low < high or n_missing > 0), n_missing > 0
 
 
 @lean_kernel
-def try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scratch):
-    """Try a threshold with the missing rows on the left and on the right; if nothing ``varies``, only separate the missing rows.
+def search_random(pair, limits, bar, scratch):
+    """Try a random threshold; parameters and result are those of :func:`~dtrees.split.search.column.search_column`."""
+    threshold, cut, varies, has_missing = draw_in(pair)
+    if not varies:
+        return CONSTANT, 0.0, False
+    n_distinct, start, in_stop = np.int64(pair.values.shape[0]), pair.start, pair.in_stop
+    node = node_statistic(limits.criterion, pair.sums, in_stop - start)
+    left, missing = sum_left_and_missing(node, pair.codes, n_distinct, pair.partition, start, in_stop, cut, scratch)
+    top = try_threshold(limits, left, missing, node, cut, threshold, bar, scratch)
+    return SPLIT if top >= 0.0 else NO_SPLIT, top, has_missing
+
+
+@lean_kernel
+def try_threshold(limits, left, missing, node, cut, threshold, bar, scratch):
+    """Try a threshold with the missing rows on the left and on the right; if it is infinite, only separate the missing rows.
 
     The better split is written to ``scratch.found``. Returns its score, -1.0 if none is above the bar.
     """
-    next_code = HAS_THRESHOLD if varies else NONE_HIGHER
+    next_code = HAS_THRESHOLD if threshold < np.inf else NONE_HIGHER
     top = cut_after(limits, left, missing, node, cut, next_code, bar, scratch.classes[2], scratch.found)
     if top > bar:
         scratch.found.record[0].threshold = threshold
@@ -218,19 +229,18 @@ def _(node, j, counts, buffer):
 @lean_kernel
 def _try_column(limits, node, block, j, bar, scratch):
     """Try the threshold of one column with missing rows on either side; see :func:`try_threshold`."""
-    low, high, threshold = block.reals[0], block.reals[1], block.reals[2]
     left, missing = _statistics_of_column(node, j, block.counts, scratch.classes)
-    return try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
+    return try_threshold(limits, left, missing, node, ZERO(), block.reals[2, j], bar, scratch)
 
 
 @inlined_kernel
 def search_random_block(limits, drawing, key, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
 
-    It finds the same thresholds and split as :func:`search_random` column by column. ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`, ``key`` that of the tree's thresholds. Rows of ``block.reals`` are lowest and
-    highest value, threshold, and score; rows of ``block.counts`` are missing rows, rows going left, their H, their other sums, then H
-    and the other sums of the missing rows.
+    It finds the same thresholds and split as :func:`search_random` column by column. ``drawing`` is the number of columns for each node,
+    the key of the tree's stream of columns of nodes, and the tree's columns, ascending; ``key`` is that of the tree's thresholds. Rows
+    of ``block.reals`` are lowest and highest value, threshold, and score; rows of ``block.counts`` are missing rows, rows going left,
+    their H, their other sums, then H and the other sums of the missing rows.
 
     Returns
     -------
@@ -396,4 +406,4 @@ def _try(threshold, left, missing, n_rows, sums, limits, scratch):
     node = node_statistic(limits.criterion, sums, n_rows)
     lefts = node_statistic(limits.criterion, left[:n], left[n])
     missings = node_statistic(limits.criterion, missing[:n], missing[n])
-    return try_threshold(limits, lefts, missings, node, threshold < np.inf, ZERO(), threshold, -1.0, scratch)
+    return try_threshold(limits, lefts, missings, node, ZERO(), threshold, -1.0, scratch)

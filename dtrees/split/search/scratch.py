@@ -17,19 +17,7 @@ from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import BIN, RADIX
 
 #: A zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
-ZONE = np.dtype(
-    [
-        ("g", np.int64),
-        ("abs_g", np.int64),
-        ("h", np.int64),
-        ("n", np.int64),
-        ("g_before", np.int64),
-        ("h_before", np.int64),
-        ("n_before", np.int64),
-        ("flag", np.int64),
-    ],
-    align=True,
-)
+ZONE = np.dtype([(name, np.int64) for name in ("g", "abs_g", "h", "n", "g_before", "h_before", "n_before", "flag")], align=True)
 
 _NO_LEVELS = np.empty(0, np.int64)
 

@@ -30,8 +30,8 @@ from dtrees.split.search.column import search_column, search_sorted
 from dtrees.split.search.random_threshold import draw_threshold, try_threshold
 from dtrees.split.search.sweep import SortedRows, search_around_dominant
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.sorting import code_in, code_of, key_of, place_in, sort_keys
-from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
+from dtrees.split.table.sorting import code_in, code_of, key_of, lower_bound, place_in, sort_keys
+from dtrees.split.table.sparse_columns import SparseColumns, n_steps
 
 
 @by_reference
@@ -173,7 +173,7 @@ def find_cells(columns, column, rows, first, buffer):
     m = ZERO()
     if n * n_steps(stop - start) < stop - start:
         for i in range(n):
-            start = find_row(columns, start, stop, rows[i])
+            start = lower_bound(columns.rows, start, stop, rows[i])
             if start < stop and columns.rows[start] == rows[i]:
                 keys[m] = key_of(codes[start], i)
                 m += 1
@@ -255,12 +255,10 @@ def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
             low, high = min(low, code), max(high, code)
     if high < 0 or (low == high and n_missing == 0):
         return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(n_distinct - 1)
-    if low < high:
-        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
     node, zeros_left = node_statistic(limits.criterion, pair.sums, n), has_zeros and zero_code <= cut
     left, missing = _sum_cells(keys, cut, n_distinct, zeros_left, pair.partition, pair.start, node, scratch.classes)
-    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
+    top = try_threshold(limits, left, missing, node, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 
 

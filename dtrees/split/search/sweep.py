@@ -24,7 +24,7 @@ from dtrees.split.criteria.statistics import ClassesOfTargets, Moments, minus, n
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, NONE_HIGHER, SPLIT, note_found
 from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
-from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, sort_keys
+from dtrees.split.table.sorting import PLACE, code_of, common_code, first_key, key_of, lower_bound, sort_keys
 
 
 @optional
@@ -194,19 +194,6 @@ def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, buffer, f
     return top if top > bar else -1.0
 
 
-@kernel
-def first_above(keys, first, last, code):
-    """Return the index of the first code above ``code`` in the sorted ``keys[first:last]``."""
-    low, high, bound = first, last, first_key(code + 1)
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 @lean_kernel
 def sum_rows(rows, statistic):
     """Return a statistic plus sorted rows."""
@@ -253,8 +240,8 @@ def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
     if m == 0:
         return CONSTANT, 0.0, False
     sort_keys(keys, scratch.spare, m, scratch.counts)
-    n_present = first_above(keys, ZERO(), m, n_distinct - 1)
-    n_lower = first_above(keys, ZERO(), n_present, dominant)
+    n_present = lower_bound(keys, ZERO(), m, first_key(n_distinct))
+    n_lower = lower_bound(keys, ZERO(), n_present, first_key(dominant + 1))
     has_missing = dominant == n_distinct or n_present < m
     node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
     rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)

@@ -24,24 +24,11 @@ from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
+from dtrees.split.search import tiny_cuts
 from dtrees.split.search.column import search_sorted
 from dtrees.split.search.line_up import line_up_block
 from dtrees.split.search.order_statistics import search_all_thresholds
 from dtrees.split.search.sweep import SortedRows, cut_after
-from dtrees.split.search.tiny_cuts import (
-    BEST,
-    BOUND,
-    CUT,
-    HIGH,
-    LOW,
-    MISSED,
-    SIGNS,
-    describe,
-    fill_tile,
-    scan_columns,
-    scan_gaps,
-    score_column,
-)
 from dtrees.split.table.sorting import MISSING, key_of, place_in, sort_keys
 
 #: If one column in this many is monotonic, the cuts of all columns are checked for their signs, otherwise those of each monotonic
@@ -165,20 +152,20 @@ def _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch):
     arithmetic, bounded = is_arithmetic(criterion), is_bounded(criterion)
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
-        scan_columns(limits, node, block, lanes, by_sign)
+        tiny_cuts.scan_columns(limits, node, block, lanes, by_sign)
     return arithmetic or bounded, arithmetic
 
 
 @_scan.of(Deviations)
 def _(criterion, limits, node, sums, block, lanes, by_sign, scratch):
-    scanned = not is_constrained(limits.criterion) and scan_gaps(criterion, limits, scratch.line_up.line, node, block, lanes)
+    scanned = not is_constrained(limits.criterion) and tiny_cuts.scan_gaps(criterion, limits, scratch.line_up.line, node, block, lanes)
     return scanned, scanned
 
 
 @optional
 def _score_column(criterion, node, limits, block, d, bar, known):
     """Score the cuts of a column of the tile that were bounded; see :func:`~dtrees.split.search.tiny_cuts.score_column`."""
-    return score_column(node, limits, block, d, bar, known)
+    return tiny_cuts.score_column(node, limits, block, d, bar, known)
 
 
 @_score_column.of(Deviations)
@@ -201,9 +188,9 @@ def _compare_columns(criterion, block, limits, node, sums, drawing, first, path,
         draw_first_columns(key, path, pool, width, block.counters, block.swaps)
     lanes, reals, counts = (width + VECTOR - 1) // VECTOR * VECTOR, block.reals, block.counts
     _list_places(criterion, node, block, first, scratch)
-    fill_tile(block, pool, width, lanes, block.some_places[: node.n])
-    low, high, n_missing = counts[LOW, :lanes], counts[HIGH, :lanes], counts[MISSED, :lanes]
-    by_sign = is_constrained(limits.criterion) and _list_signs(limits.criterion, pool[:width], reals[SIGNS, :lanes])
+    tiny_cuts.fill_tile(block, pool, width, lanes, block.some_places[: node.n])
+    low, high, n_missing = counts[tiny_cuts.LOW, :lanes], counts[tiny_cuts.HIGH, :lanes], counts[tiny_cuts.MISSED, :lanes]
+    by_sign = is_constrained(limits.criterion) and _list_signs(limits.criterion, pool[:width], reals[tiny_cuts.SIGNS, :lanes])
     scans, exact = _scan(criterion, limits, node, sums, block, lanes, by_sign, scratch)
     varies, score, winner, best_place, n_again = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
@@ -213,11 +200,11 @@ def _compare_columns(criterion, block, limits, node, sums, drawing, first, path,
         scanned = scans and n_missing[d] == 0
         varies |= scanned
         if not scanned or not exact or (not by_sign and sign_of(limits.criterion, column) != 0):
-            reals[BOUND, n_again] = reals[BEST, d] if scanned else np.inf
+            reals[tiny_cuts.BOUND, n_again] = reals[tiny_cuts.BEST, d] if scanned else np.inf
             block.again[n_again] = d
             n_again += 1
             continue
-        top = reals[BEST, d]
+        top = reals[tiny_cuts.BEST, d]
         if top > score or (top == score and column < winner):
             score, winner, best_place = top, column, np.int64(d)
     if not everything:
@@ -251,8 +238,8 @@ def bring_up_best(again, bounds, n):
 def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, scratch):
     """Find the best split of a node of few rows of a block.
 
-    It is the same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`.
+    It is the same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is that of
+    :func:`~dtrees.split.search.random_threshold.search_random_block`.
 
     Returns
     -------
@@ -275,8 +262,8 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
-        describe(node, block, d, block.counts[CUT, d], scratch)
-    again, bounds = block.again, block.reals[BOUND]
+        tiny_cuts.describe(node, block, d, block.counts[tiny_cuts.CUT, d], scratch)
+    again, bounds = block.again, block.reals[tiny_cuts.BOUND]
     if n_again > 1 and (is_bounded(limits.criterion) or is_constrained(limits.criterion)):
         bring_up_best(again, bounds, n_again)
     for k in range(n_again):
@@ -291,7 +278,7 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
             found, cut = _score_column(criterion, node, limits, block, d, bar, known)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
-                describe(node, block, d, cut, scratch)
+                tiny_cuts.describe(node, block, d, cut, scratch)
             continue
         swept = sweep_column(criterion, columns, column, block, first, last, sums, limits, bar, scratch)
         status = max(status, swept[0])

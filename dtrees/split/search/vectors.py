@@ -20,7 +20,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
-from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, upper_bound
+from dtrees.split.criteria.parts import class_term, is_arithmetic, is_bounded, score, score_of_terms, take_from_inside, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.squares import GiniOfClasses
 from dtrees.split.criteria.statistics import AmountsOfTargets, Moments, amount_of, n_changed, nothing, weight_at, which_sum
@@ -177,9 +177,7 @@ def sweeps_chunks(criterion, node):
     return is_arithmetic(criterion) or is_bounded(criterion)
 
 
-@sweeps_chunks.of(Clipped, InOrder)
-def _(criterion, node):
-    return sweeps_chunks(criterion.criterion, node)
+take_from_inside((Clipped, InOrder), (sweeps_chunks,))
 
 
 @sweeps_chunks.of(GiniOfClasses)

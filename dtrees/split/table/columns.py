@@ -201,33 +201,27 @@ def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
     return own
 
 
-@kernel
-def _keys_of_float32(bits, keys):
-    """Write ``key << 32 | row`` for each row; keys are in the order of the numbers, with -0.0 equal to 0.0, and NaN last."""
-    sign = np.uint32(0x80000000)
-    infinity = np.uint32(0x7F800000)
-    for i in range(bits.shape[0]):
-        x = bits[i]
-        if x == sign:
-            x = np.uint32(0)
-        if x & ~sign > infinity:
-            key = np.uint32(0xFFFFFFFF)
-        elif x & sign:
-            key = ~x
-        else:
-            key = x | sign
-        keys[i] = np.uint64(key) << np.uint64(32) | np.uint64(i)
+#: The bits of infinity, in the upper half of 64 for a float32.
+_INFINITY_32, _INFINITY_64 = np.uint64(0x7F80000000000000), np.uint64(0x7FF0000000000000)
 
 
 @inner_kernel
-def _ordered_bits(x):
-    """Return the bits of a float64 as an integer in the order of the numbers, with -0.0 equal to 0.0, and NaN last."""
+def _ordered_bits(x, infinity):
+    """Return the bits of a float as an integer in the order of the numbers, with -0.0 equal to 0.0, and NaN last."""
     sign = np.uint64(0x8000000000000000)
     if x == sign:
         x = np.uint64(0)
-    if x & ~sign > np.uint64(0x7FF0000000000000):
+    if x & ~sign > infinity:
         return np.uint64(0xFFFFFFFFFFFFFFFF)
     return ~x if x & sign else x | sign
+
+
+@kernel
+def _keys_of_float32(bits, keys):
+    """Write ``key << 32 | row`` for each row; a key is the upper half of the ordered bits."""
+    low = np.uint64(0xFFFFFFFF)
+    for i in range(bits.shape[0]):
+        keys[i] = (_ordered_bits(np.uint64(bits[i]) << np.uint64(32), _INFINITY_32) & ~low) | np.uint64(i)
 
 
 @kernel
@@ -238,15 +232,15 @@ def sort_float64(bits, keys, spare, counts):
     n = bits.shape[0]
     differ = np.uint64(0)
     for i in range(n):
-        half = _ordered_bits(bits[i]) & low
-        differ |= half ^ (_ordered_bits(bits[0]) & low)
+        half = _ordered_bits(bits[i], _INFINITY_64) & low
+        differ |= half ^ (_ordered_bits(bits[0], _INFINITY_64) & low)
         keys[i] = half << shift | np.uint64(i)
     if differ != 0:  # otherwise all lower halves are equal: the numbers are float32s, or small integers
         radix_sort(keys, spare, n, np.uint64(0), low, counts)
     first, last = low, np.uint64(0)
     for i in range(n):
         row = keys[i] & low
-        upper = _ordered_bits(bits[row]) >> shift
+        upper = _ordered_bits(bits[row], _INFINITY_64) >> shift
         keys[i] = upper << shift | row
         first = min(first, upper)
         last = max(last, upper)

@@ -57,6 +57,18 @@ def first_key(code):
     return np.uint64(code) << _HALF
 
 
+@lean_kernel
+def lower_bound(numbers, low, high, bound):
+    """Return the first index in ``low:high`` whose number, of ascending ones, is at least a bound; ``high`` if there is none."""
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 #: Values of a digit of the radix sort.
 RADIX = 1 << 11
 

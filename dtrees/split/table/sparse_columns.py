@@ -165,15 +165,3 @@ def n_steps(n):
         n >>= 1
         steps += 1
     return steps
-
-
-@lean_kernel
-def find_row(columns, low, high, row):
-    """Return the first of the cells ``low:high`` of a column whose row is at least ``row``; ``high`` if there is none."""
-    while low < high:
-        middle = (low + high) // 2
-        if columns.rows[middle] < row:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -31,25 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split import policy
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
-from dtrees.split.policy import (
-    ALL_JOINED,
-    ALL_SUMMED_CATEGORIES,
-    DISK_BYTES,
-    FOLD,
-    JOINED_SAVES,
-    LIST_ROWS,
-    LISTED_AT_ENDS,
-    MAX_CELLS,
-    MAX_SINGLE_CELLS,
-    MAX_ZONES,
-    MOST_JOINED,
-    ROWS_PER_JOINED,
-    SAVES_PASS,
-    SUMMED_CATEGORIES,
-    most_zones,
-)
 from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.mmap_arrays import Reused, beside, forget, is_on_disk, mapped
 
@@ -124,9 +108,9 @@ def join_columns(n_codes: NDArray[np.int64], n_rows: int, n_others: int) -> Join
 
     If there are too many elements for the rows of the table, fewer columns are joined with each other. Elements are written later.
     """
-    for most in MOST_JOINED:
+    for most in policy.MOST_JOINED:
         table_of, stride, sizes = join(n_codes, most)
-        if int(sizes.sum()) <= min(ALL_JOINED, n_rows // ROWS_PER_JOINED):
+        if int(sizes.sum()) <= min(policy.ALL_JOINED, n_rows // policy.ROWS_PER_JOINED):
             if not _is_worth_it(table_of, n_others):
                 break
             return JoinedColumns(table_of, stride, _begins_of(sizes), np.empty((n_rows, sizes.shape[0]), np.uint16))
@@ -140,7 +124,7 @@ def _begins_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 def _is_worth_it(table_of: NDArray[np.int64], n_others: int) -> bool:
     """Return whether joining columns saves time; if there are others, it takes one more pass over the rows."""
     saved = table_of.shape[0] - np.unique(table_of).shape[0]
-    return bool(saved >= max(JOINED_SAVES * table_of.shape[0], SAVES_PASS if n_others else 1))
+    return bool(saved >= max(policy.JOINED_SAVES * table_of.shape[0], policy.SAVES_PASS if n_others else 1))
 
 
 @kernel
@@ -224,11 +208,6 @@ class ZoneMap(NamedTuple):
         return self._replace(part=_take_columns(self.part, places), joined=joined, **rest)
 
 
-def no_zones() -> ZoneMap:
-    """Return the zone map of a table without rows and columns."""
-    return map_zones(presort([]))
-
-
 def compile_zones() -> None:
     """Compile the kernels that build zone maps."""
     map_zones(presort([np.arange(2.0)]))
@@ -240,7 +219,7 @@ def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArra
         return np.ascontiguousarray(part[:, places])
     n, k = part.shape[0], places.shape[0]
     taken = beside(part)(n * k, np.uint16).reshape(n, k)
-    step = max(1, DISK_BYTES // (2 * part.shape[1]))
+    step = max(1, policy.DISK_BYTES // (2 * part.shape[1]))
     for first in range(0, n, step):
         rows = slice(first, first + step)
         taken[rows] = part[rows, places]
@@ -248,7 +227,7 @@ def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArra
     return taken
 
 
-def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: Sequence[int] = ()) -> ZoneMap:
+def map_zones(columns: Columns, map: Any = map, fold: int = policy.FOLD, categorical: Sequence[int] = ()) -> ZoneMap:
     """Divide each column into zones, and each zone into ``2**fold`` parts.
 
     ``map`` is as in :func:`~dtrees.split.table.columns.presort`; ``categorical`` lists the columns of categories.
@@ -259,14 +238,14 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     n_distinct = np.diff(columns.offsets)
     which = np.lexsort((np.where(by_category, n_distinct, 0), ~by_category))
     by_category, n_distinct = by_category[which], n_distinct[which]
-    n_parts = most_zones(n_rows) << fold
+    n_parts = policy.most_zones(n_rows) << fold
     quantiles = _quantiles(n_rows, n_parts)
     shifts = np.zeros(n_columns, np.int64)
-    most_cells = min(int(n_distinct.max(initial=0)), MAX_SINGLE_CELLS) + 1
+    most_cells = min(int(n_distinct.max(initial=0)), policy.MAX_SINGLE_CELLS) + 1
     part_of = mapped(n_columns * most_cells, np.uint16, large_pages=False).reshape(n_columns, most_cells)  # most columns use little of it
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
-    listed, ends = np.zeros((n_columns, 2, LISTED_AT_ENDS), np.uint32), np.zeros((n_columns, 4), np.int64)
-    lists, firsts = np.empty((n_columns, n_rows if n_rows <= LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
+    listed, ends = np.zeros((n_columns, 2, policy.LISTED_AT_ENDS), np.uint32), np.zeros((n_columns, 4), np.int64)
+    lists, firsts = np.empty((n_columns, n_rows if n_rows <= policy.LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
     n_zones = np.zeros(n_columns, np.int64)
     summed = _summed_categories(n_distinct, by_category)
 
@@ -287,7 +266,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
 
     list(map(cut, range(n_columns)))
     counts.forget()
-    few_codes = by_category & (2 * (n_distinct + 1) <= MOST_JOINED[0])
+    few_codes = by_category & (2 * (n_distinct + 1) <= policy.MOST_JOINED[0])
     n_few = int(few_codes.sum())
     part, joined = np.empty((n_rows, n_columns), np.uint16), join_columns(n_distinct[:n_few] + 1, n_rows, n_columns - n_few)
     step = max(4096, n_rows // 64)
@@ -306,9 +285,9 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
 
 def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which columns of categories have few enough of them for nodes to be summed by category."""
-    few = by_category & (n_distinct <= SUMMED_CATEGORIES)
+    few = by_category & (n_distinct <= policy.SUMMED_CATEGORIES)
     order = np.argsort(np.where(few, n_distinct, 0), kind="stable")
-    few[order] &= np.cumsum(np.where(few, n_distinct, 0)[order]) <= ALL_SUMMED_CATEGORIES
+    few[order] &= np.cumsum(np.where(few, n_distinct, 0)[order]) <= policy.ALL_SUMMED_CATEGORIES
     return few
 
 
@@ -324,7 +303,7 @@ def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, en
     ``counts`` is a buffer for the number of rows of each code, including that of missing values.
     """
     n_distinct = counts.shape[0] - 1
-    if n_distinct < MAX_ZONES:
+    if n_distinct < policy.MAX_ZONES:
         for code in range(n_distinct):
             part_of[code] = code << fold
         return n_distinct, ZERO()
@@ -339,12 +318,12 @@ def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, en
         if code > 0 and part_of[code >> shift] != part_of[(code - 1) >> shift]:
             low = code
         n += np.int64(counts[code])
-        if n > LISTED_AT_ENDS:
+        if n > policy.LISTED_AT_ENDS:
             break
     n = ZERO()
     for code in range(n_distinct - 1, low, -1):
         n += np.int64(counts[code])
-        if n > LISTED_AT_ENDS:
+        if n > policy.LISTED_AT_ENDS:
             break
         if part_of[code >> shift] != part_of[(code - 1) >> shift]:
             high = code
@@ -370,7 +349,7 @@ def _cell_shift(counts, n_rows):
     most = np.uint32(0)
     for count in counts:
         most = max(most, count)
-    limit = MAX_SINGLE_CELLS if np.int64(most) * MAX_ZONES > n_rows else MAX_CELLS
+    limit = policy.MAX_SINGLE_CELLS if np.int64(most) * policy.MAX_ZONES > n_rows else policy.MAX_CELLS
     shift = ZERO()
     while counts.shape[0] >> shift >= limit:
         shift += 1

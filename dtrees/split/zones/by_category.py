@@ -1,7 +1,7 @@
 """Columns of categories in nodes with zone sums: each category is a zone (:mod:`dtrees.split.zones.sums`).
 
-The sums of a node by category are inherited like all zone sums. They suffice to search the node and to apply the split found, without a
-pass over the node's rows. Columns with too many categories are summed row by row.
+The sums of a node by category are inherited like all zone sums. They suffice to search the node, without a pass over the node's rows.
+Columns with too many categories are summed row by row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, separate_kernel
@@ -17,7 +16,7 @@ from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_BITS, NO_SPLIT, NodeColumn
-from dtrees.split.search.categories import FOUND, choose_sides, choose_sides_of_node, search_categories, search_groups
+from dtrees.split.search.categories import FOUND, search_categories, search_groups
 from dtrees.split.search.category_orders import RARE
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.sums import Sums, element_of
@@ -53,14 +52,6 @@ def moments_of(summed):
     """Return the sums of a node as moments."""
     start, in_stop, _ = summed.place
     return Moments(summed.node_sums[0], summed.node_sums[1], in_stop - start)
-
-
-@inlined_kernel
-def with_column(summed, columns, column):
-    """Return a node and a column as a pair for a search."""
-    start, in_stop, _ = summed.place
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
 
 
 @lean_kernel
@@ -153,28 +144,13 @@ def _square_each(numbers, width, mean, least, terms):
 def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     """Find the best split of a node in a column of categories, number ``j`` of the zone map; the result is that of ``search_column``."""
     column = summed.zone_map.which[j]
-    pair = with_column(summed, columns, column)
-    values = pair.values
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     if summed.zone_map.n_zones[j] < values.shape[0]:
+        start, in_stop, _ = summed.place
+        pair = NodeColumn(columns.codes[column], values, summed.partition, start, in_stop, summed.node_sums, NO_BITS)
         return search_categories(column, pair, limits, bar, scratch)
     element, least = element_of(summed.sums, summed.place[2], j), limits.categories.least[column]
     if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:
         return NO_SPLIT, 0.0, True
     counts = sum_categories(element, values.shape[0], least, scratch.groups)
     return search_groups(node, column, values, counts, limits, ZERO(), bar, scratch)
-
-
-@separate_kernel(returns=types.none)
-def choose_sides_of_slot(columns, column, summed, node, limits, number, scratch, side):
-    """Write to ``side``, by code, which rows the split of a node with a slot sends left."""
-    pair = with_column(summed, columns, column)
-    values = pair.values
-    j = ZERO()
-    while summed.zone_map.which[j] != column:
-        j += 1
-    if summed.zone_map.n_zones[j] < values.shape[0]:
-        choose_sides_of_node(column, pair, limits, number, scratch, side)
-        return
-    element = element_of(summed.sums, summed.place[2], j)
-    counts = sum_categories(element, values.shape[0], limits.categories.least[column], scratch.groups)
-    choose_sides(node, values, counts, limits, ZERO(), number, scratch.groups, side)

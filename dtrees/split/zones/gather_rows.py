@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
-from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, lean_kernel, pointer_to, separate_kernel
 from dtrees.split.compile.memory import lowest_bit, prefetch
 from dtrees.split.criteria.statistics import SIZE
 from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
+from dtrees.split.table.sorting import lower_bound
 
 #: Intervals that cover flagged zones: the two ends of a column, the neighbourhood of its best split, and one more.
 _INTERVALS = 4
@@ -31,8 +32,7 @@ def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
     """Return a word with a bit for each of the 64 bytes from ``flags[at]`` on, set if the byte is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]])
         lanes = ir.VectorType(ir.IntType(8), 64)
         numbers = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=1)
         return builder.bitcast(builder.icmp_unsigned("!=", numbers, ir.Constant(lanes, None)), ir.IntType(64))
@@ -45,8 +45,7 @@ def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
     """Return how many of the _WINDOW numbers from ``numbers[at]`` on are below a bound."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        pointer = pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]])
         lanes = ir.VectorType(ir.IntType(32), _WINDOW)
         some = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=4)
         bound = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0))
@@ -354,13 +353,7 @@ def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
             row = listed[side, k]
             if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
                 continue
-            high = rows.shape[0]
-            while low < high:  # the rows of a node ascend, and so do the listed rows
-                middle = (low + high) // 2
-                if rows[middle] < row:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = lower_bound(rows, low, rows.shape[0], row)  # the rows of a node ascend, and so do the listed rows
             if low < rows.shape[0] and rows[low] == row:
                 keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low)
                 at += 1

@@ -17,8 +17,8 @@ from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Momen
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.records import NONE_HIGHER, SPLIT, UNKNOWN, bar_for, complete, copy_found
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
-from dtrees.split.table.sorting import sort_keys
+from dtrees.split.search.sweep import SortedRows, cut_after, sweep_bins, sweep_sorted
+from dtrees.split.table.sorting import first_key, lower_bound, sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out, part_arrays, sums_in, zone_arrays
 from dtrees.split.zones.by_category import moments_of, search_categories_of_slot
 from dtrees.split.zones.gather_rows import known_of, lower_sizes, note_sizes, pick_known
@@ -76,7 +76,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     _note_zones(outlined, n, scratch.zones)
     scratch.found.record[0].code = NONE()
     n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], zone_map.fold, n, present, limits, missing, node, top, scratch)
-    count_flagged(zone_map, sums, place, j, n_rows)
+    count_flagged(sums, place, j, n_rows)
     if n > 0 and grain > 0:
         parts = scratch.cuts[0]
         n = part_arrays(element, 1 << grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
@@ -373,7 +373,7 @@ def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
 @lean_kernel
 def _next_code_by_list(rows, place_of, start, in_stop, code):
     """Return the lowest code above ``code`` among a node's rows, from the list of a column; one exists."""
-    at = first_above(rows, ZERO(), rows.shape[0], code)
+    at = lower_bound(rows, ZERO(), rows.shape[0], first_key(code + 1))
     while not start <= np.int64(place_of[rows[at] & _PLACE]) < in_stop:
         at += 1
     return np.int64(rows[at] >> np.uint64(32))

@@ -17,22 +17,13 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
+from dtrees.split.table.columns import presort
 from dtrees.split.table.mmap_arrays import mapped
-from dtrees.split.table.zone_map import ZoneMap, no_zones
+from dtrees.split.table.zone_map import ZoneMap, map_zones
+from dtrees.split.zones import sums as zone_sums
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
-from dtrees.split.zones.sums import (
-    NOTHING_KNOWN,
-    SCALE,
-    Sums,
-    are_few,
-    begin_slot,
-    fold_like,
-    follow_slot,
-    include,
-    subtract,
-    sum_rows,
-)
+from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums
 
 #: Indices in ``free``: of the lock, the number of free slots, and the first of them.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -90,7 +81,7 @@ def no_sum_slots() -> SumSlots:
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
-    return make_sum_slots(no_zones(), sums, np.empty(0, np.int32), 0, none)
+    return make_sum_slots(map_zones(presort([])), sums, np.empty(0, np.int32), 0, none)
 
 
 @optional
@@ -147,8 +138,8 @@ def slot_for(sum_slots, n, partition, start, in_stop):
     """Return the slot of the n-th node on the stack; the node is summed if it has none."""
     if sum_slots.slot_of[n] < 0:
         slot = sum_slots.slot_of[n] = take(sum_slots, ZERO())
-        begin_slot(sum_slots.sums, slot, in_stop - start)
-        sum_rows(sum_slots.zone_map, partition, start, in_stop, sum_slots.sums, slot)
+        zone_sums.begin_slot(sum_slots.sums, slot, in_stop - start)
+        zone_sums.sum_rows(sum_slots.zone_map, partition, start, in_stop, sum_slots.sums, slot)
     return sum_slots.slot_of[n]
 
 
@@ -202,8 +193,8 @@ def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
     zone_map, sums, start, in_stop = sum_slots.zone_map, sum_slots.sums, todo[smaller, 0], todo[smaller, 1]
     # If both are wanted, the thread would continue without a slot while the larger one waits with this one, and might find none.
     spared = in_turn or load(sum_slots.free, _COUNT) >= sum_slots.n_threads
-    if larger_wanted and not smaller_wanted and spared and are_few(zone_map, sums, slot, in_stop - start):
-        include(zone_map, partition, start, in_stop, sums, slot, NONE())
+    if larger_wanted and not smaller_wanted and spared and zone_sums.are_few(zone_map, sums, slot, in_stop - start):
+        zone_sums.include(zone_map, partition, start, in_stop, sums, slot, NONE())
         sum_slots.slot_of[smaller] = NONE()
         sum_slots.slot_of[larger] = slot
         return
@@ -211,10 +202,10 @@ def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
     if other < 0:
         give_back_of(sum_slots, n)
         return
-    follow_slot(sums, other, slot, todo[larger, 1] - todo[larger, 0])
-    sum_rows(zone_map, partition, start, in_stop, sums, other)
-    fold_like(zone_map, sums, slot, other)
-    subtract(zone_map, sums, slot, other, ZERO(), zone_map.which.shape[0])
+    zone_sums.follow_slot(sums, other, slot, todo[larger, 1] - todo[larger, 0])
+    zone_sums.sum_rows(zone_map, partition, start, in_stop, sums, other)
+    zone_sums.fold_like(zone_map, sums, slot, other)
+    zone_sums.subtract(sums, slot, other, ZERO(), zone_map.which.shape[0])
     sum_slots.slot_of[smaller] = other
     sum_slots.slot_of[larger] = slot
     if not smaller_wanted:

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, pointer_to, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.constraints import begin_column
@@ -45,10 +45,8 @@ def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> A
     """Add two numbers to ``array[i]`` and ``array[i + 1]``, by one load, one addition and one store."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], values, [arguments[1]])
         pair = ir.VectorType(ir.IntType(64), 2)
-        pointer = builder.bitcast(pointer, pair.as_pointer())
+        pointer = builder.bitcast(pointer_to(context, builder, signature.args[0], arguments[0], [arguments[1]]), pair.as_pointer())
         numbers = ir.Constant(pair, ir.Undefined)
         for k in range(2):
             numbers = builder.insert_element(numbers, arguments[2 + k], ir.Constant(ir.IntType(32), k))
@@ -472,7 +470,7 @@ def are_few(zone_map, sums, slot, n_rows):
 
 
 @inner_kernel
-def add(zone_map, sums, slot, other, first, last):
+def add(sums, slot, other, first, last):
     """Add some columns of one slot to those of another of the same grain."""
     _add(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
@@ -484,7 +482,7 @@ def _add(into, other):
 
 
 @inner_kernel
-def subtract(zone_map, sums, slot, other, first, last):
+def subtract(sums, slot, other, first, last):
     """Subtract some columns of one slot from those of another of the same grain."""
     _subtract(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
@@ -582,7 +580,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, span, bar, 
 
 
 @inner_kernel
-def count_flagged(zone_map, sums, place, j, n_flagged):
+def count_flagged(sums, place, j, n_flagged):
     """Count the flagged rows of a large node in a column before its zones are divided into parts; a few of the columns suffice."""
     start, in_stop, _ = place
     if in_stop - start >= sums.fine_rows and j % SAMPLED_COLUMNS == 0:

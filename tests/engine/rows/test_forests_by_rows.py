@@ -14,10 +14,10 @@ from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.tree import trees_at_once
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import to_fixed
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import thorough_for
+from tests.split.tables import to_fixed
 
 # --- forests over shards of rows: what is sent, what is omitted, who draws, and how existing trees are used ---
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.limits import NodeLimits, may_be_split, node_weight
+from dtrees.split.criteria.parts import node_weights
+from dtrees.split.node.limits import NodeLimits, may_be_split
 from dtrees.split.node.records import NODE, add_values, leaf_means
 from dtrees.split.numbers import hashing
 from tests import naive
@@ -28,11 +29,11 @@ def test_may_be_split(n_rows: int, depth: int, weight: int, expected: bool) -> N
     assert may_be_split(stops, n_rows, depth, weight) == expected
 
 
-def test_node_weight() -> None:
+def test_node_weights() -> None:
     moments = package_limits(naive.SplitLimits(SQUARED_ERROR))
     classes = package_limits(naive.SplitLimits(GINI, n_classes=3))
-    assert node_weight(moments, np.array([-5, 7])) == 7
-    assert node_weight(classes, np.array([1, 2, 4])) == 7
+    assert node_weights(moments.criterion, np.array([-5, 7])) == 7
+    assert node_weights(classes.criterion, np.array([[1, 2, 4], [0, 0, 1]])).tolist() == [7, 1]
 
 
 @given(st.integers(1, 12), st.booleans(), st.sampled_from([1.0, 1e-300, 1e150]), st.data())

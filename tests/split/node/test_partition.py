@@ -48,7 +48,7 @@ def test_divide(n: int, weighted: bool, data: st.DataObject) -> None:
     rows = np.random.default_rng(n).permutation(n).astype(np.uint32)
     partition = partition_of(rows, weighted)
     bits = np.packbits(goes_left, bitorder="little")
-    inside, outside = divide(bits, partition, start, in_stop, stop, partition.spare(stop - start))
+    inside, outside = divide(bits, partition, start, in_stop, stop, partition.spare(partition.rows.shape[0]))
 
     mine, sides, is_in = rows[start:stop], goes_left, np.arange(start, stop) < in_stop
     parts = [mine[sides & is_in], mine[sides & ~is_in], mine[~sides & is_in], mine[~sides & ~is_in]]

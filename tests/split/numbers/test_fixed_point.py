@@ -23,8 +23,8 @@ from dtrees.split.numbers.fixed_point import (
     fix_into,
     mean_of,
     scale_into,
-    to_fixed,
 )
+from tests.split.tables import to_fixed
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),

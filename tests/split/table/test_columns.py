@@ -22,7 +22,8 @@ from dtrees.split.table.columns import (
     value_at,
 )
 from dtrees.split.table.keyed_columns import arrange_rows
-from dtrees.split.table.sparse_columns import find_row, n_steps, presort_sparse
+from dtrees.split.table.sorting import lower_bound
+from dtrees.split.table.sparse_columns import n_steps, presort_sparse
 from tests.split.strategies import POOLS, columns, tables
 from tests.split.tables import random_table, sparse_of
 
@@ -221,12 +222,12 @@ def test_codes_are_those_of_the_dense_table(n_rows: int, n_columns: int, density
 
 
 @given(st.lists(st.integers(0, 30), unique=True, max_size=20), st.integers(0, 31))
-def test_find_row(rows: list[int], row: int) -> None:
+def test_lower_bound(rows: list[int], row: int) -> None:
     X = np.zeros((31, 2))
     X[rows, 1] = 1.0
     columns: Any = sparse_of(X)
     found: NDArray[Any] = np.sort(rows)
-    assert find_row.py_func(columns, columns.starts[1], columns.starts[2], row) == np.searchsorted(found, row)
+    assert lower_bound.py_func(columns.rows, columns.starts[1], columns.starts[2], row) == np.searchsorted(found, row)
 
 
 def test_steps() -> None:

@@ -18,6 +18,7 @@ from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
+from dtrees.split import policy
 from dtrees.split.compile.kernels import NONE as NOTHING
 from dtrees.split.compile.kernels import ZERO, kernel
 from dtrees.split.grow.best_first import make_budget
@@ -27,7 +28,6 @@ from dtrees.split.node.records import empty_candidates
 from dtrees.split.numbers.hashing import RIGHT, ROOT
 from dtrees.split.policy import FOLD, LIST_ROWS, MAX_PARTS
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.table import zone_map as zone_map_module
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
 from dtrees.split.zones.by_category import SummedNode
@@ -426,7 +426,7 @@ def test_most_parts_are_not_looked_at_again(criterion: str) -> None:
 
 def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first tree of a table without lists is summed by parts, the next one depends on the previous tree."""
-    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
+    monkeypatch.setattr(policy, "LIST_ROWS", 0)
     rng = np.random.default_rng(0)
     n = 3000
     columns = presort([rng.normal(size=n) for _ in range(5)])
@@ -450,7 +450,7 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
 
 def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for the smallest parts before these are needed, and for larger ones if memory is short."""
-    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
+    monkeypatch.setattr(policy, "LIST_ROWS", 0)
     monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
     n = 3000
     columns = presort([np.random.default_rng(0).normal(size=n)])

@@ -310,9 +310,9 @@ def _search_list(nodes, i, j, limits, scratch):
 
 @lean_kernel
 def _order_list(nodes, i, j, number, limits, groups):
-    """Write the categories that go left in a split of a node to ``groups``."""
+    """Write the categories that go left in a split of a node to ``groups.side``."""
     node, counts, values, bits = _read_node(nodes, i, j, limits, groups)
-    choose_sides(node, values, counts, limits, bits, number, groups, groups.side)
+    choose_sides(node, values, counts, limits, bits, number, groups)
 
 
 @kernel

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claimed
-from dtrees.split.node.partition import Sides, mark_left
 from dtrees.split.search.categories import has_category
 from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.keyed_columns import are_listed, take_listed
@@ -72,37 +71,6 @@ def next_codes(queue, nodes, columns, rows, cuts, out):
         start, stop, column = nodes[k]
         n_distinct = columns.offsets[column + 1] - columns.offsets[column]
         out[k] = next_code_by_rows(columns.codes[column], n_distinct, rows, start, stop, cuts[k])
-
-
-@kernel
-def mark_by_words(queue, chunks, sets, splits, codes, missing, rows, side, marks):
-    """Mark the rows going left by splits by sets, by several threads.
-
-    Parameters
-    ----------
-    chunks : ndarray of int64, shape (n, 4)
-        A set, its split, and the first and last byte of the split's bits.
-    sets : tuple of ndarray
-        The start of the words of each set, and the words (:class:`~dtrees.tree.category_sets.CategorySets`).
-    splits : SplitsOfRows
-        The splits of a level.
-    codes : ndarray of uint32, shape (n_columns, n_rows)
-    missing : ndarray of int64, shape (n_columns,)
-        The code of missing values.
-    side : ndarray of uint8
-        Buffer for all codes of a column.
-    marks : RouteBits
-        Written.
-    """
-    (begins, words), (bits, offsets) = sets, marks
-    for k in claimed(queue, chunks.shape[0]):
-        which, i, first, last = chunks[k]
-        j = splits.column[i]
-        for code in range(missing[j]):
-            side[code] = has_category(words, begins[which], begins[which + 1], code)
-        side[missing[j]] = splits.missing_left[i]
-        begin, end = splits.start[i] + 8 * first, min(splits.start[i] + 8 * last, splits.stop[i])
-        mark_left(codes[j], Sides(side), rows, begin, end, bits[offsets[i] + first : offsets[i] + last])
 
 
 @kernel

@@ -100,19 +100,9 @@ CHUNK = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "firs
 REQUEST = np.dtype(
     [
         *((name, np.int64) for name in CHUNK.names or ()),
-        ("best", np.float64),
-        ("bar", np.float64),
-        ("missing_g", np.int64),
-        ("missing_h", np.int64),
-        ("missing_n", np.int64),
-        ("score", np.float64),
-        ("code", np.int64),
-        ("next_code", np.int64),
-        ("n_left", np.int64),
-        ("left_g", np.int64),
-        ("left_h", np.int64),
-        ("missing_left", np.bool_),
-        ("looks", np.bool_),
+        *((name, np.float64) for name in ("best", "bar", "score")),
+        *((name, np.int64) for name in ("missing_g", "missing_h", "missing_n", "code", "next_code", "n_left", "left_g", "left_h")),
+        *((name, np.bool_) for name in ("missing_left", "looks")),
     ],
     align=True,
 )
