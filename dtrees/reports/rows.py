@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 
 from dtrees.effects import members_of
 from dtrees.ensemble.compat import safe_indexing
-from dtrees.ensemble.estimators.ranking import joined
+from dtrees.ensemble.estimators.gradient_boosting import joined
 from dtrees.ensemble.input.target import QUERIES, VALUES, check_target, check_weights, kind_of
 from dtrees.ensemble.prediction import by_target
 from dtrees.plots import importance_by
