@@ -578,14 +578,10 @@ class Score:
     meaning: str = ""
 
     @property
-    def is_better(self) -> bool:
-        """Whether the model's score is better than the baseline's."""
-        return self.model > self.baseline if self.greater_is_better else self.model < self.baseline
-
-    @property
     def verdict(self) -> str:
         """Return "good" or "bad", or "" without a baseline."""
-        return "" if math.isnan(self.baseline) else "good" if self.is_better else "bad"
+        is_better = self.model > self.baseline if self.greater_is_better else self.model < self.baseline
+        return "" if math.isnan(self.baseline) else "good" if is_better else "bad"
 
 
 def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:

@@ -73,11 +73,6 @@ class Packed(NamedTuple):
     roots: NDArray[np.int64]
     leaves: NDArray[np.int64]
 
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return int(self.roots.shape[0] - 1)
-
 
 def columns_of(trees: Sequence[Tree]) -> NDArray[np.int64]:
     """Return the columns that trees split on, ascending."""

@@ -338,7 +338,7 @@ def sum_values(
         If X has another dtype than the trees are packed for.
     """
     out = np.zeros((X.shape[0], packed.value.shape[1]))
-    _run(packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
+    _run(packed, X, out, start, len(packed.roots) - 1 if stop is None else stop, n_threads)
     return out
 
 
@@ -349,8 +349,8 @@ def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[
 
 def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
-    numbers = np.empty((X.shape[0], packed.n_trees), np.int32)
-    _run(packed, X, np.empty((0, packed.value.shape[1])), 0, packed.n_trees, n_threads, numbers)
+    numbers = np.empty((X.shape[0], len(packed.roots) - 1), np.int32)
+    _run(packed, X, np.empty((0, packed.value.shape[1])), 0, numbers.shape[1], n_threads, numbers)
     return numbers
 
 

@@ -72,11 +72,6 @@ class Paths(NamedTuple):
     weights: NDArray[np.float64]
     first_point: NDArray[np.int64]
 
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return int(self.roots.shape[0] - 1)
-
 
 def pack_paths(trees: Sequence[Tree]) -> Paths:
     """Pack at least one tree; all must have values of the same shape."""
@@ -241,7 +236,7 @@ def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
     from dtrees.tree.shapley_by_background import MOST_COLUMNS
 
     starts, kinds, size = [0], [False], 0
-    for tree in range(paths.n_trees):
+    for tree in range(len(paths.depth)):
         with_tables, mine = False, 0
         if 0 < paths.n_distinct[tree] <= MOST_COLUMNS:
             n_leaves, n_columns, n_sets = _table_shape(paths, tree)
@@ -254,7 +249,7 @@ def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
             kinds.append(with_tables)
             size = 0
         size += mine
-    for (first, last), with_tables in zip(pairwise([*starts, paths.n_trees]), kinds, strict=True):
+    for (first, last), with_tables in zip(pairwise([*starts, len(paths.depth)]), kinds, strict=True):
         yield first, last, with_tables
 
 
