@@ -15,6 +15,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -106,7 +107,8 @@ class NodeTexts:
         self.classify = is_classifier(self.model) and self.model.n_outputs_ == 1
         self._options = options
         self._values = self.model.tree_.value
-        self._branches = Branches(self.model, options.feature_names, self._threshold, options.show_missing, options.max_categories)
+        threshold, self._number = (partial(text, precision=options.precision) for text in (exact_text, short_text))
+        self._branches = Branches(self.model, options.feature_names, threshold, options.show_missing, options.max_categories)
         self._classes = class_names_for(options.class_names, self.model)
 
     def drawn(self) -> Iterator[Drawn]:
@@ -164,12 +166,6 @@ class NodeTexts:
             return f"[{', '.join(map(self._number, amounts.tolist()))}]"
         largest = np.argsort(-amounts, kind="stable")[:_LARGEST].tolist()
         return ", ".join([*(f"{names[k]:.12}: {self._number(amounts[k])}" for k in largest), f"{len(amounts) - _LARGEST} more"])
-
-    def _threshold(self, value: float) -> str:
-        return exact_text(value, self._options.precision)
-
-    def _number(self, value: float) -> str:
-        return short_text(value, self._options.precision)
 
 
 def walk(tree: Tree, max_depth: int | None) -> Iterator[tuple[int, int, int]]:

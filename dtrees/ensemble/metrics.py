@@ -86,16 +86,8 @@ class MeanMetric:
         return math.sqrt(mean) if self.name == "rmse" else mean
 
 
-@dataclass(frozen=True)
-class R2:
+class R2(MeanMetric):
     """The coefficient of determination: 1 minus the ratio of the squared error to that of predicting the mean."""
-
-    link: LinkedLoss
-    name: str = "r2"
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the weighted sum of squared errors."""
-        return _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)[0]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Compare the sum with the squared deviations from the mean; if these are 0, return 1 for perfect predictions, otherwise 0."""
@@ -103,7 +95,7 @@ class R2:
 
         y, weight = rows()
         deviation = y - ratio(*_weighted_sums(y, weight))
-        error, squares = sum(partials), _weighted_sums(deviation * deviation, weight)[0]
+        error, squares = sum(total for total, _ in partials), _weighted_sums(deviation * deviation, weight)[0]
         return 1.0 - ratio(error, squares) if squares else float(error == 0)
 
 
@@ -149,8 +141,8 @@ class OfRawPredictions(ABC):
 class Auc(OfRawPredictions):
     """Area under the ROC curve; for more than two classes, of each class against the others, weighted by frequency."""
 
+    name: str
     link: LinkedLoss
-    name: str = "auc"
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Rank all rows by log odds, or by the probabilities of each class; NaN if only one class occurs."""
@@ -243,6 +235,7 @@ def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
 _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.float64]]] = {
     "rmse": _squared_error,
     "mse": _squared_error,
+    "r2": _squared_error,
     "mae": lambda link, y, raw: np.abs(y - link.predictions(raw.T)),
     "logloss": _log_loss,
     "error": lambda link, y, raw: 1.0 - _is_right(link, y, raw),
@@ -392,9 +385,8 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
     if link.by_target:
         return MeanOverTargets(metric, tuple(metric_for(metric, one) for one in link.by_target), outputs_of(link.by_target))
-    if metric == "r2":
-        return R2(link)
-    return Auc(link) if metric == "auc" else MeanMetric(metric, link)
+    kind: type[MeanMetric | Auc] = R2 if metric == "r2" else Auc if metric == "auc" else MeanMetric
+    return kind(metric, link)
 
 
 def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
@@ -504,7 +496,7 @@ class EstimatorScore(OfRawPredictions):
 
 
 #: A number that evaluates the predictions of all rows of a set.
-Metric = MeanMetric | R2 | MeanOverTargets | Auc | CustomMetric | OfLoss | EstimatorScore
+Metric = MeanMetric | MeanOverTargets | Auc | CustomMetric | OfLoss | EstimatorScore
 
 
 def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
