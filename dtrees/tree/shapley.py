@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import kernel
 from dtrees.tree.packing import node_record, pack_nodes
-from dtrees.tree.predict import SparseRows, Table
+from dtrees.tree.predict import Table, dense_blocks
 from dtrees.tree.tree import Tree
 
 #: A node, whose column is numbered among those that trees use.
@@ -175,7 +176,7 @@ def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64])
     Parameters
     ----------
     paths : Paths
-    X : ndarray of float32 or float64, shape (n_rows, n_features), or SparseRows
+    X : ndarray of float32 or float64, shape (n_rows, n_features), or a sparse table
         NaN is missing.
     n_threads : int
     out : ndarray of float64, shape (n_rows, n_features, n_values), of interactions (n_rows, n_features, n_features, n_values)
@@ -292,8 +293,8 @@ def _over_blocks(explain: Callable[[int, NDArray[np.float64]], None], paths: Pat
 
 def _blocks(X: Table, first: int, last: int, columns: NDArray[np.int64], n_block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Yield the rows ``first:last`` of some columns as arrays of shape (n_columns, n), each with the number of its first row."""
-    if isinstance(X, SparseRows):
-        for start, block in X.blocks(first, last, columns):
+    if issparse(X):
+        for start, block in dense_blocks(X, first, last, columns):
             yield start, np.ascontiguousarray(block.T, np.float64)
         return
     for start in range(first, last, n_block):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import hstack
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
@@ -94,9 +94,7 @@ class SampleSource:
 
 def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[Any]:
     """Return some rows and columns of a table, dense."""
-    if isinstance(X, np.ndarray):
-        return X[np.ix_(rows, columns)]
-    return csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
+    return X[np.ix_(rows, columns)] if isinstance(X, np.ndarray) else X[rows][:, columns].toarray()
 
 
 def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
