@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ _DENSE_BYTES, _FEWEST_ROWS = 2**22, 16
 
 
 #: Rows to be predicted; a sparse table is CSR with at most one cell for a row and column.
-Table = NDArray[Any] | csr_array
+Table: TypeAlias = NDArray[Any] | csr_array
 
 
 def dense_blocks(X: csr_array, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
