@@ -112,23 +112,29 @@ def with_known_names(X: Any, names: list[Any]) -> Any:
     return pd.DataFrame(columns=names)
 
 
-@functools.cache
+_all_names: dict[type, tuple[str, ...]] = {}
+_all_defaults: dict[type, dict[str, Any]] = {}
+
+
 def parameter_names(kind: type) -> tuple[str, ...]:
     """Return the names of an estimator's parameters, cached, as asking scikit-learn takes as long as growing a small tree."""
-    names: Any = sklearn.base.BaseEstimator._get_param_names
-    return tuple(names.__func__(kind))
+    if kind not in _all_names:
+        names: Any = sklearn.base.BaseEstimator._get_param_names
+        _all_names[kind] = tuple(names.__func__(kind))
+    return _all_names[kind]
 
 
-@functools.cache
 def _good_defaults(kind: type) -> dict[str, Any]:
     """Return the valid defaults of an estimator class, which need no check; a user's subclass may have others."""
-    parameters, good = inspect.signature(kind.__init__).parameters, {}  # type: ignore[misc]
-    for name in parameter_names(kind):
-        default = parameters[name].default
-        with suppress(ValueError):
-            validate_parameter_constraints(kind._parameter_constraints, {name: default}, kind.__name__)  # type: ignore[attr-defined]
-            good[name] = default
-    return good
+    if kind not in _all_defaults:
+        parameters, good = inspect.signature(kind.__init__).parameters, {}  # type: ignore[misc]
+        for name in parameter_names(kind):
+            default = parameters[name].default
+            with suppress(ValueError):
+                validate_parameter_constraints(kind._parameter_constraints, {name: default}, kind.__name__)  # type: ignore[attr-defined]
+                good[name] = default
+        _all_defaults[kind] = good
+    return _all_defaults[kind]
 
 
 def check_parameters(estimator: Any) -> None:
