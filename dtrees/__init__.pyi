@@ -16,9 +16,9 @@ from dtrees.ensemble.estimators.forests import ExtraTreesRegressor as ExtraTrees
 from dtrees.ensemble.estimators.forests import RandomForestClassifier as RandomForestClassifier
 from dtrees.ensemble.estimators.forests import RandomForestRegressor as RandomForestRegressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier as GradientBoostingClassifier
+from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingRanker as GradientBoostingRanker
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingRegressor as GradientBoostingRegressor
 from dtrees.ensemble.estimators.isolation_forest import IsolationForest as IsolationForest
-from dtrees.ensemble.estimators.ranking import GradientBoostingRanker as GradientBoostingRanker
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier as DecisionTreeClassifier
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor as DecisionTreeRegressor
 from dtrees.ensemble.estimators.single_tree import ExtraTreeClassifier as ExtraTreeClassifier

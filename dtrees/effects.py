@@ -26,7 +26,7 @@ from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import is_frame, is_sparse
 from dtrees.ensemble.prediction import by_target
 from dtrees.node_texts import check_integers, column_names, short_text
-from dtrees.plots import COLOUR, INCHES, axes_for, check_model, checked_size, pyplot, short_name
+from dtrees.plots import COLOUR, INCHES, axes_for, check_model, checked_size, importance_by, pyplot, short_name
 
 #: Limits: lines of rows; categories, and classes drawn; points of a grid for two columns; cells that are predicted at once.
 _MAX_LINES, _MAX_LEVELS, _MAX_OUTPUTS, _GRID_OF_TWO, _CELLS = 50, 20, 8, 20, 2_000_000
@@ -368,11 +368,17 @@ def plot_partial_dependence(
     return drawn if several else drawn[0]
 
 
+def importances_of(model: Any, kind: str | None = None) -> NDArray[np.float64]:
+    """Return the importances of columns by a type, by default the model's, of a bag the means of its boosters; NaN if there are none."""
+    members = members_of(model)
+    if not hasattr(members[0], "feature_importances_"):  # isolation forests
+        return np.full(model.n_features_in_, np.nan)
+    return np.asarray(np.mean([importance_by(member, kind or member.importance_type) for member in members], axis=0))
+
+
 def most_important(model: Any, n: int) -> list[int]:
-    """Return the ``n`` most important columns, or fewer."""
-    none = np.zeros(model.n_features_in_)  # isolation forests have no importances: the first columns are returned
-    importances = np.mean([getattr(member, "feature_importances_", none) for member in members_of(model)], axis=0)
-    return [int(j) for j in np.argsort(-importances, kind="stable")[:n]]
+    """Return the ``n`` most important columns, or fewer; the first ones if there are no importances."""
+    return [int(j) for j in np.argsort(-importances_of(model), kind="stable")[:n]]
 
 
 def _place(feature: Any, names: list[str]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.files import atomic_file
-from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts, check_integers, class_names_for, node_colours, single_tree
+from dtrees.node_texts import Branches, Drawn, NodeOptions, NodeTexts, check_integers, class_names_for, node_colours, single_tree, walk
 from dtrees.tree.tree import Tree
 
 
@@ -91,24 +91,15 @@ def export_text(
     branches = Branches(model, feature_names, partial(_number, decimals), show_missing, max_categories)
     classes = class_names_for(class_names, model)
     lines = []
-    # Pending output, the next last: a line, or a node and the end of its subtree, as nodes are in preorder.
-    waiting: list[str | tuple[int, int]] = [(0, tree.node_count)]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            lines.append(item)
-            continue
-        node, stop = item
+    for node, parent, stop in walk(tree, max_depth):
         depth = int(tree.node_depth[node])
-        indent = ("|" + " " * spacing) * depth + "|" + "-" * spacing
+        above, indent = (("|" + " " * spacing) * level + "|" + "-" * spacing for level in (depth - 1, depth))
+        if parent >= 0:
+            lines.append(f"{above} {branches.of(parent)[node > parent + 1]}")
         if tree.feature[node] < 0:
             lines.append(f"{indent} {_leaf(tree, node, classes, decimals, show_weights)}")
         elif depth > max_depth:
             lines.append(f"{indent} truncated branch of depth {tree.node_depth[node:stop].max() - depth + 1}")
-        else:
-            left, right = branches.of(node)
-            first_right = int(tree.children_right[node])
-            waiting += [(first_right, stop), f"{indent} {right}", (int(tree.children_left[node]), first_right), f"{indent} {left}"]
     return "".join(f"{line}\n" for line in lines)
 
 

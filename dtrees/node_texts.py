@@ -15,6 +15,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -106,25 +107,20 @@ class NodeTexts:
         self.classify = is_classifier(self.model) and self.model.n_outputs_ == 1
         self._options = options
         self._values = self.model.tree_.value
-        self._branches = Branches(self.model, options.feature_names, self._threshold, options.show_missing, options.max_categories)
+        threshold, self._number = (partial(text, precision=options.precision) for text in (exact_text, short_text))
+        self._branches = Branches(self.model, options.feature_names, threshold, options.show_missing, options.max_categories)
         self._classes = class_names_for(options.class_names, self.model)
 
     def drawn(self) -> Iterator[Drawn]:
         """Yield the nodes that are drawn, in preorder."""
         tree, deepest = self.tree, self._options.max_depth
-        waiting = [(0, -1, "", tree.node_count)]
-        while waiting:
-            node, parent, edge, stop = waiting.pop()
+        for node, parent, stop in walk(tree, deepest):
+            edge = "" if parent < 0 else self._edges(parent)[node > parent + 1]
             if deepest is not None and tree.node_depth[node] > deepest:
                 yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True)
-                continue
-            is_leaf = bool(tree.feature[node] < 0)
-            lines, bold = self._lines(node, is_leaf)
-            yield Drawn(node, parent, edge, tuple(lines), bold, False)
-            if not is_leaf:
-                yes, no = self._edges(node)
-                right = int(tree.children_right[node])
-                waiting += [(right, node, no, stop), (int(tree.children_left[node]), node, yes, right)]
+            else:
+                lines, bold = self._lines(node, bool(tree.feature[node] < 0))
+                yield Drawn(node, parent, edge, tuple(lines), bold, False)
 
     def _left_out(self, node: int, stop: int) -> tuple[str, ...]:
         n_leaves = int(np.count_nonzero(self.tree.feature[node:stop] < 0))
@@ -171,11 +167,19 @@ class NodeTexts:
         largest = np.argsort(-amounts, kind="stable")[:_LARGEST].tolist()
         return ", ".join([*(f"{names[k]:.12}: {self._number(amounts[k])}" for k in largest), f"{len(amounts) - _LARGEST} more"])
 
-    def _threshold(self, value: float) -> str:
-        return exact_text(value, self._options.precision)
 
-    def _number(self, value: float) -> str:
-        return short_text(value, self._options.precision)
+def walk(tree: Tree, max_depth: int | None) -> Iterator[tuple[int, int, int]]:
+    """Yield the nodes of a tree, in preorder, down to the first level below a depth, each with its parent and the end of its subtree.
+
+    The parent of the root is -1. A left child is the next node after its parent.
+    """
+    waiting = [(0, -1, tree.node_count)]
+    while waiting:
+        node, parent, stop = waiting.pop()
+        yield node, parent, stop
+        if tree.feature[node] >= 0 and (max_depth is None or tree.node_depth[node] <= max_depth):
+            right = int(tree.children_right[node])
+            waiting += [(right, node, stop), (node + 1, node, right)]
 
 
 class Branches:

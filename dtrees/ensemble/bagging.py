@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -159,24 +160,20 @@ def rows_of(columns: AnyColumns, rows: NDArray[np.int64]) -> NDArray[Any]:
     array([[nan,  1.],
            [ 3.,  2.]])
     """
-    matrix = np.empty((len(rows), columns.n_columns), columns.values.dtype)
+    matrix, codes = np.empty((len(rows), columns.n_columns), columns.values.dtype), _codes(columns, rows)
     for j in range(columns.n_columns):
         with_missing = np.append(columns.distinct(j), np.array(np.nan, matrix.dtype))
-        matrix[:, j] = with_missing[_codes(columns, j, rows)]
+        matrix[:, j] = with_missing[codes[:, j]]
     return matrix
 
 
-def _codes(columns: Any, j: int, rows: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the codes of some rows in a column."""
+def _codes(columns: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the codes of some rows, shape (n, n_columns)."""
     if not hasattr(columns, "zero_code"):
-        return columns.codes[j, rows]
-    codes = np.full(len(rows), columns.zero_code[j])
-    stored = columns.rows[columns.starts[j] : columns.starts[j + 1]]
-    places = np.searchsorted(rows, stored)
-    there = places < len(rows)
-    there[there] = rows[places[there]] == stored[there]
-    codes[places[there]] = columns.codes[columns.starts[j] : columns.starts[j + 1]][there]
-    return codes
+        return columns.codes[:, rows].T
+    cells = csr_array((columns.row_codes, columns.row_columns, columns.row_starts), (columns.n_rows, columns.n_columns))[rows]
+    cells.data = cells.data - columns.zero_code[cells.indices]
+    return cells.toarray() + columns.zero_code
 
 
 @dataclass(frozen=True)

@@ -287,14 +287,10 @@ def live_display(unit: str) -> Display:
     """Return a live display if there is a terminal or a notebook, otherwise lines."""
     if dask_worker() is not None:  # workers write logs
         return Lines(unit)
-    if _in_notebook():
+    # In a notebook, IPython is imported already.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if type(shell).__name__ in ("ZMQInteractiveShell", "Shell"):
         return NotebookBar(unit)
     if sys.stderr is not None and sys.stderr.isatty():
         return TerminalBar(unit)
     return Lines(unit)
-
-
-def _in_notebook() -> bool:
-    """Return whether this is a notebook session, in which IPython is already imported."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and type(shell).__name__ in ("ZMQInteractiveShell", "Shell")

@@ -136,7 +136,7 @@ def make_block(
     """
     try:
         matrix = schema.matrix(X)
-        y, weight = encoded_rows(y, weight, len(matrix), classes, n_targets, of.columns)
+        y, weight = encoded_rows(y, weight, matrix.shape[0], classes, n_targets, of.columns)
         margin = None if of.start is None else np.ascontiguousarray(of.start(X, base_margin).T)
     except ValueError as error:
         raise ValueError(f"eval_set {of.name!r}: {error}") from error

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import Threads, effective_n_jobs
 from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.compat import safe_indexing
+from dtrees.ensemble.evaluation_sets import EvalSet, LocalEvaluation, LocalSets, check_set, has_weight, make_block
 from dtrees.ensemble.input.schema import Schema, checked_table, is_frame, is_sparse
 from dtrees.ensemble.input.target import (
     TargetSummary,
@@ -29,11 +31,10 @@ from dtrees.ensemble.input.target import (
     encode_target,
     target_of_rows,
 )
+from dtrees.ensemble.metrics import Metric
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation_sets import EvalSet
-    from dtrees.ensemble.metrics import Metric
     from dtrees.split.table.sparse_columns import AnyColumns
 
 #: Tables with fewer cells are presorted without threads, as starting these takes longer.
@@ -83,8 +84,6 @@ class Backend:
 
         Raises ValueError, naming the set, if it cannot be predicted or evaluated.
         """
-        from dtrees.ensemble.evaluation_sets import LocalSets, check_set, has_weight, make_block
-
         blocks = []
         for given in sets:
             X, y, weight, base_margin = in_memory(given.X, given.y, given.weight, given.base_margin)
@@ -131,7 +130,6 @@ class Backend:
         """
         from dtrees.engine.run.boosting_rounds import boost
         from dtrees.engine.run.local_executor import LocalExecutor
-        from dtrees.ensemble.evaluation_sets import LocalEvaluation
 
         n_threads = effective_n_jobs(table.n_jobs)
         evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)
@@ -189,8 +187,6 @@ class Backend:
         None returns all rows. Given the query of each row, whole queries are drawn. Raises ValueError if another collection has a different
         number of rows than X.
         """
-        from dtrees.ensemble.compat import safe_indexing
-
         X = checked_table(X)
         n_rows = int(X.shape[0])
         for other in others:

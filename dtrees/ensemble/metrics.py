@@ -7,7 +7,7 @@ means
     weighted means over rows. The sums are exact (:mod:`~dtrees.ensemble.objective.kernels`), so that they do not depend on blocks, and
     only sums are sent.
 functions of all predictions
-    ranks (``auc``) and users' functions. The predictions are sent, 8 bytes a row (and class, for more than two), and joined in row order.
+    ranks (``auc``) and users' functions. Raw predictions are sent, 8 bytes a row (and class, for more than two), and joined in row order.
 
 Formulas are those of scikit-learn, for any number of rows.
 
@@ -86,16 +86,8 @@ class MeanMetric:
         return math.sqrt(mean) if self.name == "rmse" else mean
 
 
-@dataclass(frozen=True)
-class R2:
+class R2(MeanMetric):
     """The coefficient of determination: 1 minus the ratio of the squared error to that of predicting the mean."""
-
-    link: LinkedLoss
-    name: str = "r2"
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the weighted sum of squared errors."""
-        return _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)[0]
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Compare the sum with the squared deviations from the mean; if these are 0, return 1 for perfect predictions, otherwise 0."""
@@ -103,7 +95,7 @@ class R2:
 
         y, weight = rows()
         deviation = y - ratio(*_weighted_sums(y, weight))
-        error, squares = sum(partials), _weighted_sums(deviation * deviation, weight)[0]
+        error, squares = sum(total for total, _ in partials), _weighted_sums(deviation * deviation, weight)[0]
         return 1.0 - ratio(error, squares) if squares else float(error == 0)
 
 
@@ -128,71 +120,6 @@ class MeanOverTargets:
         return sum(values) / len(values)
 
 
-@dataclass(frozen=True)
-class Auc:
-    """Area under the ROC curve; for more than two classes, of each class against the others, weighted by frequency."""
-
-    link: LinkedLoss
-    name: str = "auc"
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the values by which rows are ranked: log odds, or the probabilities of each class."""
-        return raw.T if raw.shape[0] == 1 else self.link.predictions(raw.T)
-
-    def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Rank all rows; NaN if only one class occurs."""
-        scores = np.concatenate(partials)
-        y, weight = rows()
-        weight = np.ones(len(y)) if weight is None else weight
-        if scores.shape[1] == 1:
-            return area_under_curve(y == 1, scores[:, 0], weight)
-        areas = np.array([area_under_curve(y == k, scores[:, k], weight) for k in range(scores.shape[1])])
-        frequency = np.bincount(y, weights=weight, minlength=scores.shape[1])
-        present = frequency > 0
-        return float(np.average(areas[present], weights=frequency[present]))
-
-
-@dataclass(frozen=True)
-class CustomMetric:
-    """A callable: ``function(y_true, y_pred, weight) -> float``, a function like scikit-learn's with ``sample_weight``, or a scorer.
-
-    ``known`` has scikit-learn's properties of the callable.
-    """
-
-    function: Callable[..., Any]
-    link: LinkedLoss
-    name: str
-    known: SklearnMetric | None = None
-
-    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
-        """Return the predictions."""
-        if self.known is not None and self.known.takes_raw:
-            return raw[0] if raw.shape[0] == 1 else raw.T
-        predicted = self.link.predictions(raw.T)
-        if block.y.ndim == 2:  # multi-output
-            return predicted
-        if self.known is not None and self.known.takes_labels and predicted.ndim == 2:
-            return predicted.argmax(axis=1)
-        return predicted[:, 1] if predicted.ndim == 2 and predicted.shape[1] == 2 else predicted
-
-    def value(self, partials: Sequence[Any], rows: Any) -> float:
-        """Call the function."""
-        y, weight = rows()
-        arguments, named = _arguments(self.function, y, np.concatenate(partials), weight)
-        function, sign = (self.function, 1) if self.known is None else (self.known.function, self.known.sign)
-        value = function(*arguments, **named)
-        try:
-            return sign * float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
-
-    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-        """Return the score of held-out rows by raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
-        target = target.T  # multi-output targets have scikit-learn's layout
-        block = Block(np.empty((target.shape[0], 0)), target, weight)
-        return self.value([self.partial(block, raw)], lambda: (target, weight))
-
-
 class OfRawPredictions(ABC):
     """Mixin: a score, and metric, that depends on the raw predictions of all rows."""
 
@@ -208,6 +135,59 @@ class OfRawPredictions(ABC):
     @abstractmethod
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the score of raw predictions, shape (K, n); see :class:`dtrees.engine.plan.plans.Scoring`."""
+
+
+@dataclass(frozen=True)
+class Auc(OfRawPredictions):
+    """Area under the ROC curve; for more than two classes, of each class against the others, weighted by frequency."""
+
+    name: str
+    link: LinkedLoss
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Rank all rows by log odds, or by the probabilities of each class; NaN if only one class occurs."""
+        weight = np.ones(len(target)) if weight is None else weight
+        if raw.shape[0] == 1:
+            return area_under_curve(target == 1, raw[0], weight)
+        shares = self.link.predictions(raw.T)
+        areas = np.array([area_under_curve(target == k, shares[:, k], weight) for k in range(shares.shape[1])])
+        frequency = np.bincount(target, weights=weight, minlength=shares.shape[1])
+        present = frequency > 0
+        return float(np.average(areas[present], weights=frequency[present]))
+
+
+@dataclass(frozen=True)
+class CustomMetric(OfRawPredictions):
+    """A callable: ``function(y_true, y_pred, weight) -> float``, a function like scikit-learn's with ``sample_weight``, or a scorer.
+
+    ``known`` has scikit-learn's properties of the callable.
+    """
+
+    function: Callable[..., Any]
+    link: LinkedLoss
+    name: str
+    known: SklearnMetric | None = None
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Call the function; multi-output targets have scikit-learn's layout."""
+        arguments, named = _arguments(self.function, target.T, self._predicted(raw, several=target.ndim == 2), weight)
+        function, sign = (self.function, 1) if self.known is None else (self.known.function, self.known.sign)
+        value = function(*arguments, **named)
+        try:
+            return sign * float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
+
+    def _predicted(self, raw: NDArray[np.float64], *, several: bool) -> NDArray[Any]:
+        """Return what the function compares with targets, of which there may be several."""
+        if self.known is not None and self.known.takes_raw:
+            return raw[0] if raw.shape[0] == 1 else raw.T
+        predicted = self.link.predictions(raw.T)
+        if several or predicted.ndim == 1:
+            return predicted
+        if self.known is not None and self.known.takes_labels:
+            return predicted.argmax(axis=1)
+        return np.ascontiguousarray(predicted[:, 1]) if predicted.shape[1] == 2 else predicted
 
 
 @dataclass(frozen=True)
@@ -255,6 +235,7 @@ def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
 _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.float64]]] = {
     "rmse": _squared_error,
     "mse": _squared_error,
+    "r2": _squared_error,
     "mae": lambda link, y, raw: np.abs(y - link.predictions(raw.T)),
     "logloss": _log_loss,
     "error": lambda link, y, raw: 1.0 - _is_right(link, y, raw),
@@ -404,9 +385,8 @@ def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
     if link.by_target:
         return MeanOverTargets(metric, tuple(metric_for(metric, one) for one in link.by_target), outputs_of(link.by_target))
-    if metric == "r2":
-        return R2(link)
-    return Auc(link) if metric == "auc" else MeanMetric(metric, link)
+    kind: type[MeanMetric | Auc] = R2 if metric == "r2" else Auc if metric == "auc" else MeanMetric
+    return kind(metric, link)
 
 
 def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
@@ -516,7 +496,7 @@ class EstimatorScore(OfRawPredictions):
 
 
 #: A number that evaluates the predictions of all rows of a set.
-Metric = MeanMetric | R2 | MeanOverTargets | Auc | CustomMetric | OfLoss | EstimatorScore
+Metric = MeanMetric | MeanOverTargets | Auc | CustomMetric | OfLoss | EstimatorScore
 
 
 def check_scoring(scoring: Any, *, classify: bool, columns: str = "") -> Any:
@@ -590,14 +570,10 @@ class Score:
     meaning: str = ""
 
     @property
-    def is_better(self) -> bool:
-        """Whether the model's score is better than the baseline's."""
-        return self.model > self.baseline if self.greater_is_better else self.model < self.baseline
-
-    @property
     def verdict(self) -> str:
         """Return "good" or "bad", or "" without a baseline."""
-        return "" if math.isnan(self.baseline) else "good" if self.is_better else "bad"
+        is_better = self.model > self.baseline if self.greater_is_better else self.model < self.baseline
+        return "" if math.isnan(self.baseline) else "good" if is_better else "bad"
 
 
 def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:

@@ -238,7 +238,7 @@ class Explain:
         The divisor of sums over trees.
     n_jobs : int or None
         As in the estimator; resolved where the function runs.
-    background : ndarray or SparseRows or None
+    background : ndarray or sparse table or None
         Rows that represent unknown values; by default, node weights are used.
     interactions : bool
         Whether values are computed for pairs of columns.

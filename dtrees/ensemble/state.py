@@ -309,31 +309,18 @@ def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]
     """
     if type(data) is not list or not all(type(batch) is list and len(batch) == 3 for batch in data):
         raise ValueError("the model's batches are not a list of plans and bounds")
-    n_trees = model._trees.n_rounds
-    batches = [(_restore_plan(described, model.n_features_in_, _targets_of(model)), first, last) for described, first, last in data]
+    n_trees, classes = model._trees.n_rounds, by_target(getattr(model, "classes_", None))
+    # The number of classes of each target, 1 for each of several numeric targets, 0 for a single one.
+    targets = tuple(map(len, classes)) or ((1,) * model._n_targets if model._n_targets > 1 else (0,))
+    batches = [(_restore_plan(described, model.n_features_in_, targets), first, last) for described, first, last in data]
     bounds = [0, *(last for _, _, last in batches)]
     if any(type(bound) is not int for bound in bounds) or [first for _, first, _ in batches] != bounds[:-1] or bounds[-1] != n_trees:
         raise ValueError(f"the model's batches do not add up to its {n_trees} trees")
     return batches
 
 
-def _targets_of(model: Any) -> tuple[int, ...]:
-    """Return the number of classes of each target, 1 for each of several numeric targets, 0 for a single one."""
-    classes = by_target(getattr(model, "classes_", None))
-    return tuple(map(len, classes)) or ((1,) * model._n_targets if model._n_targets > 1 else (0,))
-
-
 #: The criteria in files of the first version, by number.
 _NUMBERED_CRITERIA = ("squared_error", "gini", "entropy", "newton", "absolute_error")
-
-
-def _criterion_name(described: Any) -> str:
-    """Return the name of a registered criterion, given a file's name or number; raise ValueError if there is none."""
-    if isinstance(described, int) and 0 <= described < len(_NUMBERED_CRITERIA):
-        return _NUMBERED_CRITERIA[described]
-    from dtrees.split.criteria.criterion import criterion_named  # imports Numba
-
-    return criterion_named(str(described)).name
 
 
 #: Fields of a plan that are restored separately, or follow from the model.
@@ -353,7 +340,8 @@ def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> Fores
     from dtrees.split.criteria.criterion import criterion_named  # imports Numba
 
     owner = "the model's plan"
-    criterion = _criterion_name(take(data, "criterion", (int, str), owner))
+    criterion = take(data, "criterion", (int, str), owner)
+    criterion = _NUMBERED_CRITERIA[criterion] if criterion in range(len(_NUMBERED_CRITERIA)) else criterion_named(str(criterion)).name
     rules = Rules(**_restore_fields(Rules, data | {"criterion": criterion}))
     plan = ForestPlan(rules, targets=targets if len(targets) > 1 else (), **_restore_fields(ForestPlan, data))
     if rules.min_weight_fraction_leaf > 0.5:

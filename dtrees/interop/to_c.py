@@ -24,6 +24,7 @@ from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.prediction import by_target
 from dtrees.interop.description import PlainModel, describe_members
 from dtrees.split.numbers import elementary
+from dtrees.tree.packing import node_record, pack_nodes
 from dtrees.tree.tree import Tree
 from dtrees.version import __version__
 
@@ -174,7 +175,7 @@ def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
     groups = [group for member in members for group in member.groups]
     trees = [tree for group in groups for tree in group]
     n_categories = [len(column.categories) if column.kind == CATEGORICAL else 0 for column in plain.schema.columns]
-    number, slot, right, sets = _arrays(trees)
+    number, slot, right, sets, roots = _arrays(trees)
     value = np.concatenate([tree.value for tree in trees])
     leaf = right == 0
     tables, test = "", ""
@@ -194,7 +195,7 @@ def _trees(members: list[PlainModel], facts: dict[str, Any]) -> str:
         nodes=_lines(f"{{{n},{s},{r}}}" for n, s, r in nodes),
         tables=tables,
         test=test,
-        roots=_lines(map(str, _starts([tree.node_count for tree in trees])[:-1])),
+        roots=_lines(map(str, roots)),
         first=_lines(map(str, _starts(map(len, groups)))),
         initial=_lines(_number(start) for member in members for start in member.initial.tolist()),
         value="leaf->number" if facts["n_values"] == 1 else Template("${name}_values[leaf->slot][k]").substitute(facts),
@@ -206,21 +207,16 @@ def _starts(sizes: Iterable[int]) -> list[int]:
     return list(accumulate(sizes, initial=0))
 
 
-def _arrays(trees: list[Tree]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], list[int]]:
-    """Return ``number``, ``slot`` and ``right`` of all nodes, which are 0 for leaves, and the words of the sets."""
-    number, slot, right = [], [], []
-    words: list[int] = []
-    for tree in trees:
-        leaf, sets = tree.feature < 0, tree.categories
-        own, place = np.where(leaf, 0.0, tree.threshold), 4 * tree.feature.astype(np.int64) + tree.missing_go_to_left
-        place[sets.node] += 2
-        for node, first, stop in zip(sets.node.tolist(), sets.offset[:-1].tolist(), sets.offset[1:].tolist(), strict=True):
-            own[node] = len(words)
-            words += [stop - first, *sets.words[first:stop].tolist()]
-        number.append(own)
-        slot.append(np.where(leaf, 0, place))
-        right.append(np.where(leaf, 0, tree.children_right - np.arange(tree.node_count)))
-    return np.concatenate(number), np.concatenate(slot), np.concatenate(right), words
+def _arrays(trees: list[Tree]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], list[int], list[int]]:
+    """Return ``number``, ``slot`` and ``right`` of all nodes, which are 0 for leaves, the words of the sets, and where trees begin."""
+    roots, nodes, words = pack_nodes(trees, node_record())
+    leaf, has_set = nodes["feature"] < 0, nodes["first_word"] >= 0
+    number, first = np.where(leaf, 0.0, nodes["threshold"]), nodes["first_word"][has_set]
+    number[has_set] = first + np.arange(len(first))  # in front of each set is its number of words
+    slot = np.where(leaf, 0, 4 * nodes["feature"].astype(np.int64) + 2 * has_set + nodes["missing_left"])
+    place = np.arange(len(nodes)) - np.repeat(roots[:-1], np.diff(roots))
+    sets = np.insert(words, first, nodes["n_words"][has_set])
+    return number, slot, np.where(leaf, 0, nodes["right"] - place), sets.tolist(), roots[:-1].tolist()
 
 
 def _number(x: float) -> str:

@@ -25,6 +25,7 @@ from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.interop.description import PlainModel, describe
 from dtrees.interop.rounding import thresholds_for
 from dtrees.split.numbers.ordered import rounded_down
+from dtrees.tree.packing import node_record, pack_nodes
 from dtrees.tree.tree import Tree
 from dtrees.version import needed
 
@@ -129,21 +130,17 @@ def to_jax(model: Any, *, X: Any = None) -> Callable[[Any], Any]:
 def _arrays(plain: PlainModel, thresholds: list[NDArray[np.float64]]) -> _Nodes:
     """Return the arrays of a model, given the thresholds of each tree."""
     outputs, trees = zip(*plain.trees(), strict=True)
-    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])])
+    roots, nodes, words = pack_nodes(trees, node_record())
     if roots[-1] >= 2**31:
         raise ValueError(f"the model has {roots[-1]} nodes; JAX counts with 32 bits, so wants fewer than 2**31")
-    starts = roots[:-1].tolist()
-    feature = np.concatenate([tree.feature for tree in trees])
-    leaf = feature < 0
-    missing = np.concatenate([tree.missing_go_to_left for tree in trees])
-    right = np.concatenate([tree.children_right + root for tree, root in zip(trees, starts, strict=True)])
-    used, slot = np.unique(np.where(leaf, 0, 2 * feature + missing), return_inverse=True)
+    leaf, right = nodes["feature"] < 0, nodes["right"] + np.repeat(roots[:-1], np.diff(roots))
+    used, slot = np.unique(np.where(leaf, 0, 2 * nodes["feature"] + nodes["missing_left"]), return_inverse=True)
     slot = slot.astype(np.int32)
     threshold = np.where(leaf, np.nan, np.concatenate(thresholds))  # nothing goes left at a leaf
     n_categories = np.array([max(1, len(column.categories)) if column.kind == CATEGORICAL else 0 for column in plain.schema.columns])
-    first_word, words = _sets(plain, roots, n_categories)
+    first_word, words = _sets(nodes, words, n_categories)
     n_top = 0 if first_word is not None else _TOP
-    top, end = _first_levels(np.array(starts), leaf, right, n_top)
+    top, end = _first_levels(roots[:-1], leaf, right, n_top)
     return _Nodes(
         column=used // 2,
         missing_left=used % 2 == 1,
@@ -185,21 +182,17 @@ def _first_levels(
     return np.concatenate(above, axis=1), level
 
 
-def _sets(plain: PlainModel, roots: NDArray[np.int64], n_categories: NDArray[np.int64]) -> tuple[Any, Any]:
+def _sets(nodes: NDArray[Any], words: NDArray[np.uint32], n_categories: NDArray[np.int64]) -> tuple[Any, NDArray[np.uint32]]:
     """Return the start of each node's set, and the words of all sets: as many for each set as its column has categories."""
-    trees = [tree for _, tree in plain.trees()]
-    words_of_nodes: list[NDArray[np.uint32]] = []
-    first_word, n_words = np.full(roots[-1], -1, np.int32), 0
-    for tree, root in zip(trees, roots.tolist(), strict=False):
-        sets = tree.categories
-        for place, node in enumerate(sets.node.tolist()):
-            words = np.zeros(-(-int(n_categories[tree.feature[node]]) // _BITS), np.uint32)
-            some = sets.words[sets.offset[place] : sets.offset[place + 1]]
-            words[: len(some)] = some
-            first_word[root + node] = n_words
-            words_of_nodes.append(words)
-            n_words += len(words)
-    return (first_word, np.concatenate(words_of_nodes)) if words_of_nodes else (None, np.empty(0, np.uint32))
+    found = np.flatnonzero(nodes["first_word"] >= 0)
+    if not found.size:
+        return None, words
+    sizes = -(-n_categories[nodes["feature"][found]] // _BITS)
+    starts = np.cumsum(sizes) - sizes
+    first_word, padded = np.full(len(nodes), -1, np.int32), np.zeros(sizes.sum(), np.uint32)
+    first_word[found] = starts
+    padded[np.repeat(starts - nodes["first_word"][found], nodes["n_words"][found]) + np.arange(len(words))] = words
+    return first_word, padded
 
 
 def _walk(nodes: _Nodes, rows: Any, *, deep: bool) -> Any:

@@ -2,8 +2,6 @@
 
 ``report``
     the page; the function that users call.
-``rows``
-    the rows that it is about: those given, or a sample of them, and what the model predicts for them.
 ``targets``, ``orders``
     one target and its scores, beside those of a trivial prediction; of rankings, censored times and outliers, whose predictions are
     compared with one another, also what is drawn of them.
@@ -12,6 +10,7 @@
 ``figures``
     pictures, as SVG inside the page.
 ``behaviour``
-    more pictures: importances of columns, how predictions depend on columns, and Shapley values; and slices, groups of rows with certain
-    values of one column that are predicted worse than others.
+    the rows that it is about, those given or a sample of them, and what the model predicts for them; more pictures: importances of columns,
+    how predictions depend on columns, and Shapley values; and slices, groups of rows with certain values of one column that are predicted
+    worse than others.
 """

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from dtrees.effects import as_numbers, members_of
+from dtrees.effects import as_numbers, importances_of, members_of
 from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema, is_sparse
 from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, QUERIES, VALUES, kind_of
 from dtrees.node_texts import column_names, short_text
-from dtrees.reports.rows import importances_of
 from dtrees.version import __version__, installed
 
 #: By what y is.
@@ -170,7 +169,7 @@ class ColumnSummary:
 
 def summarise_columns(model: Any, X: Any, limit: int) -> tuple[list[ColumnSummary], int]:
     """Return the columns, the most important ones first, at most ``limit`` of them, and the total number."""
-    importances = importances_of(model, members_of(model)[0].importance_type)
+    importances = importances_of(model)
     schema: Schema = model._schema
     order = np.argsort(-importances, kind="stable")[:limit].tolist()
     if is_sparse(X):

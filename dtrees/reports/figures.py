@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.effects import members_of
+from dtrees.effects import importances_of, members_of
 from dtrees.node_texts import NodeOptions, NodeTexts
 from dtrees.plots import deciding_metric, draw_tree, learning_curves, plot_importance, plot_metric, short_name
 from dtrees.reports.orders import Order, label
-from dtrees.reports.rows import importances_of
 from dtrees.reports.targets import Classes, Target
 
 #: With more classes, only the most frequent ones are drawn.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.input.target import OUTLIERS, QUERIES, check_target, kind_of
 from dtrees.ensemble.metrics import OfLoss, Score, area_under_curve
+from dtrees.ensemble.objective.survival import RiskSets
 from dtrees.node_texts import short_text
 from dtrees.reports.targets import Losses, Target
 
@@ -157,12 +158,9 @@ def kaplan_meier(target: Target) -> tuple[NDArray[np.float64], NDArray[np.float6
     >>> [values.tolist() for values in kaplan_meier(Censored("", y, y[:, 0]))]
     [[0.0, 1.0, 2.0, 3.0, 4.0], [1.0, 0.75, 0.75, 0.375, 0.375]]
     """
-    (lower, upper), weight = target.actual.T, target.weights
-    times, place = np.unique(lower, return_inverse=True)
-    at_risk = np.bincount(place, weight)[::-1].cumsum()[::-1]
-    events = np.bincount(place, weight * (lower == upper))
-    left = 1.0 - np.divide(events, at_risk, out=np.zeros_like(events), where=at_risk > 0)
-    return np.append(0.0, times), np.append(1.0, left.cumprod())
+    sets = RiskSets.of(target.actual.T, np.zeros(len(target.actual)), target.weight)
+    left = 1.0 - np.divide(sets.events, sets.at_risk, out=np.zeros_like(sets.events), where=sets.at_risk > 0)
+    return np.append(0.0, sets.times), np.append(1.0, left.cumprod())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dtrees.files import atomic_file
 from dtrees.node_texts import check_integers, check_optional, short_text
 from dtrees.plots import pyplot
 from dtrees.reports import behaviour, facts, figures
-from dtrees.reports.rows import Rows, take_rows
+from dtrees.reports.behaviour import Rows, take_rows
 
 #: Most columns, and targets, that are shown.
 _MAX_COLUMNS, _MAX_TARGETS = 100, 4

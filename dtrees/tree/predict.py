@@ -9,8 +9,8 @@ Values are added tree by tree, in order, separately for each row: predictions do
 
 Rows of a sparse table are converted to dense blocks of the columns that trees use:
 
->>> rows = SparseRows(np.array([0, 2, 2]), np.array([0, 3]), np.array([5.0, 7.0]), 4)
->>> [block.tolist() for _, block in rows.blocks(0, 2, np.array([1, 3]))]
+>>> rows = csr_array([[5.0, 0.0, 0.0, 7.0], [0.0, 0.0, 0.0, 0.0]])
+>>> [block.tolist() for _, block in dense_blocks(rows, 0, 2, np.array([1, 3]))]
 [[[0.0, 7.0], [0.0, 0.0]]]
 """
 
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.memory import prefetch
@@ -35,65 +35,16 @@ from dtrees.tree.tree import Tree
 _DENSE_BYTES, _FEWEST_ROWS = 2**22, 16
 
 
-@dataclass(frozen=True)
-class SparseRows:
-    """A sparse table, row by row.
-
-    Attributes
-    ----------
-    starts : ndarray of int32 or int64, shape (n_rows + 1,)
-        Row ``i`` has the cells ``starts[i]:starts[i + 1]``.
-    columns : ndarray of int32 or int64, shape (n_cells,)
-        Each at most once in a row.
-    data : ndarray of float32 or float64, shape (n_cells,)
-        NaN is missing; a cell that is not stored is 0.
-    n_columns : int
-    """
-
-    starts: NDArray[Any]
-    columns: NDArray[Any]
-    data: NDArray[Any]
-    n_columns: int
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self.starts.shape[0] - 1)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return len(self), self.n_columns
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the values."""
-        return self.data.dtype
-
-    def blocks(self, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield the rows ``first:last`` of some columns as arrays, each with the number of its first row."""
-        place_of = np.full(self.n_columns, -1, np.int64)
-        place_of[columns] = np.arange(columns.shape[0])
-        step = max(_FEWEST_ROWS, _DENSE_BYTES // (self.dtype.itemsize * (columns.shape[0] + 1)))
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            block = np.zeros((columns.shape[0], stop - start), self.dtype)  # trees use one column after the other
-            arguments = self.starts[start : stop + 1].astype(np.int64), self.columns, self.data, place_of, block
-            bind(_fill_dense, *arguments, any_layout=(self.columns, self.data))(*arguments)
-            yield start, block.T
+#: Rows to be predicted; a sparse table is CSR with at most one cell for a row and column.
+Table: TypeAlias = NDArray[Any] | csr_array
 
 
-@kernel
-def _fill_dense(starts, columns, data, place_of, block):
-    """Write the cells of rows to a block of zeros, column by column."""
-    for i in range(block.shape[1]):
-        for k in range(starts[i], starts[i + 1]):
-            place = place_of[columns[k]]
-            if place >= 0:
-                block[place, i] = data[k]
+def dense_blocks(X: csr_array, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield the rows ``first:last`` of some columns of a sparse table as arrays, each with the number of its first row."""
+    step = max(_FEWEST_ROWS, _DENSE_BYTES // (X.dtype.itemsize * (columns.shape[0] + 1)))
+    for start in range(first, last, step):
+        yield start, X[start : min(start + step, last)][:, columns].toarray()
 
-
-#: Rows to be predicted.
-Table = NDArray[Any] | SparseRows
 
 #: Rows of a block, at most, and bytes of their slots, at most.
 _BLOCK, _BLOCK_BYTES = 512, 2**18
@@ -290,15 +241,16 @@ def _run(
     """Pass all rows through the trees ``start:stop``, with or without sets, in threads if that pays; see :func:`_visit`."""
     if isinstance(packed, Packed) and packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
         raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
-    n_rows, rows = X.shape[0], np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
+    n_rows, is_sparse = X.shape[0], issparse(X)
+    rows = np.empty((0, 0), X.dtype) if is_sparse else X
     visit = visit_with_sets if isinstance(packed, PackedWithSets) else _visit
     kernel = bind(visit, packed, rows, 0, 0, 0, 0, out, numbers, any_layout=(rows,))
 
     def run(first: int, last: int) -> None:
-        if isinstance(X, SparseRows):
+        if is_sparse:
             assert isinstance(packed, Packed), "sparse tables have no categories"
             own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # columns of the blocks
-            for begin, block in X.blocks(first, last, packed.feature[1:]):
+            for begin, block in dense_blocks(X, first, last, packed.feature[1:]):
                 of_block = slice(begin, begin + block.shape[0])
                 kernel(own, block, 0, block.shape[0], start, stop, out[of_block], numbers[of_block])
         else:
@@ -322,7 +274,7 @@ def sum_values(
     Parameters
     ----------
     packed : Packed or PackedWithSets
-    X : ndarray of float32 or float64, shape (n_rows, n_features), or SparseRows
+    X : ndarray of float32 or float64, shape (n_rows, n_features), or a sparse table
         NaN is missing. Trees packed for float32 take no float64.
     n_threads : int, default=1
     start, stop : int, optional
@@ -338,7 +290,7 @@ def sum_values(
         If X has another dtype than the trees are packed for.
     """
     out = np.zeros((X.shape[0], packed.value.shape[1]))
-    _run(packed, X, out, start, packed.n_trees if stop is None else stop, n_threads)
+    _run(packed, X, out, start, len(packed.roots) - 1 if stop is None else stop, n_threads)
     return out
 
 
@@ -349,8 +301,8 @@ def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[
 
 def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
-    numbers = np.empty((X.shape[0], packed.n_trees), np.int32)
-    _run(packed, X, np.empty((0, packed.value.shape[1])), 0, packed.n_trees, n_threads, numbers)
+    numbers = np.empty((X.shape[0], len(packed.roots) - 1), np.int32)
+    _run(packed, X, np.empty((0, packed.value.shape[1])), 0, numbers.shape[1], n_threads, numbers)
     return numbers
 
 

@@ -98,11 +98,6 @@ class PackedWithSets(NamedTuple):
     table_of: NDArray[np.int64]
     first_entry: NDArray[np.int64]
 
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return int(self.roots.shape[0] - 1)
-
 
 def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     """Pack at least one tree; all must have values of the same shape."""

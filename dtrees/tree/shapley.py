@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import kernel
 from dtrees.tree.packing import node_record, pack_nodes
-from dtrees.tree.predict import SparseRows, Table
+from dtrees.tree.predict import Table, dense_blocks
 from dtrees.tree.tree import Tree
 
 #: A node, whose column is numbered among those that trees use.
@@ -71,11 +72,6 @@ class Paths(NamedTuple):
     points: NDArray[np.float64]
     weights: NDArray[np.float64]
     first_point: NDArray[np.int64]
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return int(self.roots.shape[0] - 1)
 
 
 def pack_paths(trees: Sequence[Tree]) -> Paths:
@@ -180,7 +176,7 @@ def add_values(paths: Paths, X: Table, n_threads: int, out: NDArray[np.float64])
     Parameters
     ----------
     paths : Paths
-    X : ndarray of float32 or float64, shape (n_rows, n_features), or SparseRows
+    X : ndarray of float32 or float64, shape (n_rows, n_features), or a sparse table
         NaN is missing.
     n_threads : int
     out : ndarray of float64, shape (n_rows, n_features, n_values), of interactions (n_rows, n_features, n_features, n_values)
@@ -241,7 +237,7 @@ def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
     from dtrees.tree.shapley_by_background import MOST_COLUMNS
 
     starts, kinds, size = [0], [False], 0
-    for tree in range(paths.n_trees):
+    for tree in range(len(paths.depth)):
         with_tables, mine = False, 0
         if 0 < paths.n_distinct[tree] <= MOST_COLUMNS:
             n_leaves, n_columns, n_sets = _table_shape(paths, tree)
@@ -254,7 +250,7 @@ def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
             kinds.append(with_tables)
             size = 0
         size += mine
-    for (first, last), with_tables in zip(pairwise([*starts, paths.n_trees]), kinds, strict=True):
+    for (first, last), with_tables in zip(pairwise([*starts, len(paths.depth)]), kinds, strict=True):
         yield first, last, with_tables
 
 
@@ -297,8 +293,8 @@ def _over_blocks(explain: Callable[[int, NDArray[np.float64]], None], paths: Pat
 
 def _blocks(X: Table, first: int, last: int, columns: NDArray[np.int64], n_block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Yield the rows ``first:last`` of some columns as arrays of shape (n_columns, n), each with the number of its first row."""
-    if isinstance(X, SparseRows):
-        for start, block in X.blocks(first, last, columns):
+    if issparse(X):
+        for start, block in dense_blocks(X, first, last, columns):
             yield start, np.ascontiguousarray(block.T, np.float64)
         return
     for start in range(first, last, n_block):

@@ -55,7 +55,7 @@ def stacked(groups: Sequence[Sequence[Tree]], *, whole: bool = False) -> Arrays:
         arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
     else:
         arrays = {name: np.concatenate([getattr(tree, name) for tree in small]) for name in _KINDS}
-        if not all(map(_is_pure, small)):
+        if not all(len(tree.impurity) < len(tree.feature) for tree in small):
             arrays["impurity"] = np.concatenate([tree.impurity for tree in trees])
     if any(tree.categories.node.shape[0] for tree in trees):
         arrays |= _sets_stacked([tree.categories for tree in trees])
@@ -161,10 +161,6 @@ def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
         return None
     small = [made for tree in trees if (made := tree.compact()) is not None]
     return small if len(small) == len(trees) else None
-
-
-def _is_pure(tree: CompactTree) -> bool:
-    return len(tree.impurity) < len(tree.feature)
 
 
 def _expanded(found: Arrays, ends: NDArray[np.int64], sets: Sequence[CategorySets]) -> list[Tree]:

@@ -7,8 +7,7 @@ from sklearn import metrics
 
 import dtrees
 from dtrees.effects import Sample
-from dtrees.reports.behaviour import Looked, explanations, rises_by_shuffling, worst_slices
-from dtrees.reports.rows import take_rows
+from dtrees.reports.behaviour import Looked, explanations, rises_by_shuffling, take_rows, worst_slices
 from dtrees.reports.targets import Classes, Target
 from tests.ensemble.samples import LABELS, SIGNAL, X, make
 

@@ -6,9 +6,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import dtrees
-from dtrees.reports.behaviour import Looked, rises_by_shuffling
+from dtrees.reports.behaviour import Looked, rises_by_shuffling, take_rows
 from dtrees.reports.orders import kaplan_meier, target_of
-from dtrees.reports.rows import take_rows
 from tests.reports.test_report import BEHAVIOUR, Page, assert_self_contained, headings, row
 
 RANDOM = np.random.default_rng(3)

@@ -4,7 +4,6 @@ from scipy import sparse
 
 from dtrees.tree import shapley
 from dtrees.tree.category_sets import CategorySets
-from dtrees.tree.predict import SparseRows
 from dtrees.tree.shapley import Paths, pack_paths
 from dtrees.tree.tree import Tree
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
@@ -30,7 +29,7 @@ def some_rows(rng: np.random.Generator, n: int) -> np.ndarray:
     return X
 
 
-def explained(paths: Paths, X: np.ndarray | SparseRows, n_threads: int = 1) -> np.ndarray:
+def explained(paths: Paths, X: np.ndarray | sparse.csr_array, n_threads: int = 1) -> np.ndarray:
     out = np.zeros((X.shape[0], X.shape[1], paths.value.shape[1]))
     shapley.add_values(paths, X, n_threads, out)
     return out
@@ -88,8 +87,7 @@ def test_sparse_rows_are_explained_as_dense_ones() -> None:
     rng = np.random.default_rng(0)
     trees = [random_tree(rng, 9, 4, thresholds=[-0.5, 0.0, 0.5]) for _ in range(3)]
     X = rng.normal(size=(40, 9)) * (rng.random((40, 9)) < 0.3)
-    table = sparse.csr_array(X)
-    rows = SparseRows(table.indptr, table.indices, table.data, 9)
+    rows = sparse.csr_array(X)
     paths = pack_paths(trees)
     assert np.array_equal(explained(paths, rows), explained(paths, X))
     out, same = np.zeros((40, 9, 1)), np.zeros((40, 9, 1))

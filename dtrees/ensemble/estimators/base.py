@@ -13,7 +13,7 @@ import time
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from dtrees.ensemble.compat import (
 from dtrees.ensemble.estimators.inspection import Explaining, copy_of, importance_by_column, normalised
 from dtrees.ensemble.estimators.parameters import CommonParameters, NamedParameters, suggestion
 from dtrees.ensemble.estimators.refitting import Refitting
+from dtrees.ensemble.evaluation_sets import EvalSet
 from dtrees.ensemble.in_process import LOCAL, Backend, backend_for
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved
@@ -45,14 +46,11 @@ from dtrees.ensemble.input.named_columns import Chosen, columns_of_categories, o
 from dtrees.ensemble.input.schema import column_names
 from dtrees.ensemble.input.target import check_target, check_weights
 from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.metrics import Metric
 from dtrees.ensemble.objective.loss import ROUNDING
 from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, by_target, first_column, mean_of
 from dtrees.ensemble.state import take_classes
 from dtrees.tree.tree import Tree
-
-if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation_sets import EvalSet
-    from dtrees.ensemble.metrics import Metric
 
 R = TypeVar("R")
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)

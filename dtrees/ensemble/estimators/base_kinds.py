@@ -1,4 +1,4 @@
-"""Base classes of regressors and classifiers: predictions by the steps that an estimator applies to raw ones, and scores."""
+"""Mixins of regressors and classifiers: predictions by the steps that an estimator applies to raw ones, and scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.ensemble.backend import Output
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
-from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.inspection import side_by_side
-from dtrees.ensemble.estimators.parameters import RegressionCriterion
 from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
 from dtrees.ensemble.prediction import Step, by_target, columns_of_targets, logarithm, most_probable, split_targets
@@ -61,7 +59,7 @@ class Regressor(RegressorMixin, BaseEstimator):
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
-    """What classifiers have in common: predictions from class probabilities, given the steps from raw predictions to them.
+    """Mixin of classifiers: predictions from class probabilities, given the steps from raw predictions to them.
 
     Attributes
     ----------
@@ -162,11 +160,3 @@ class Classifier(ClassifierMixin, BaseEstimator):
         shares = split_targets(mean, self.classes_)
         self.oob_decision_function_ = side_by_side(shares)
         return np.stack([mine.argmax(axis=1) for mine in shares], axis=1)
-
-
-class AveragingRegressor(RegressionCriterion, Regressor, TreeEstimator):
-    """Base class of single trees and forests for regression."""
-
-
-class AveragingClassifier(Classifier, TreeEstimator):
-    """Base class of single trees and forests for classification."""

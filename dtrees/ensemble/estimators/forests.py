@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import hstack
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
@@ -26,10 +26,10 @@ from dtrees.ensemble.backend import Table
 from dtrees.ensemble.callbacks import Monitor, called_together, grow_interruptibly, with_monitor
 from dtrees.ensemble.compat import Options, StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
+from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.intervals import LeafQuantiles
-from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, parameter, with_parameters
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, ForestParameters, RegressionCriterion, parameter, with_parameters
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 from dtrees.ensemble.evaluation_sets import encoded_rows
 from dtrees.ensemble.in_process import LOCAL, Backend
@@ -94,9 +94,7 @@ class SampleSource:
 
 def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[Any]:
     """Return some rows and columns of a table, dense."""
-    if isinstance(X, np.ndarray):
-        return X[np.ix_(rows, columns)]
-    return csr_array((X.data, X.columns, X.starts), X.shape)[rows][:, columns].toarray()
+    return X[np.ix_(rows, columns)] if isinstance(X, np.ndarray) else X[rows][:, columns].toarray()
 
 
 def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
@@ -502,11 +500,11 @@ class ClassForestParameters(ClassificationCriterion, ForestParameters):
     bootstrap: bool | str = parameter(default=True, allowed=["boolean", StrOptions({"balanced"})])
 
 
-class RegressorForest(LeafQuantiles, AveragingRegressor, Forest):
+class RegressorForest(LeafQuantiles, RegressionCriterion, Regressor, Forest):
     """Base class of the forests for regression."""
 
 
-class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
+class ClassifierForest(ClassForestParameters, Classifier, Forest):
     """Base class of the forests for classification."""
 
     def predict_proba(self, X: Any, *, n_trees: int | None = None) -> Any:
@@ -523,7 +521,7 @@ class ClassifierForest(ClassForestParameters, AveragingClassifier, Forest):
         ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
             Columns are in the order of ``classes_``. Lazy Dask collections if X is one.
         """
-        return AveragingClassifier.predict_proba(self._first(n_trees), X)
+        return Classifier.predict_proba(self._first(n_trees), X)
 
 
 @with_parameters

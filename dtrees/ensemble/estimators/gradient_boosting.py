@@ -1,28 +1,38 @@
-"""The two boosting estimators, for regression and for classification."""
+"""The boosting estimators: for regression, with survival analysis, for classification, and for rankings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
+from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.callbacks import EarlyStopping, Monitor
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
+from dtrees.ensemble.estimators.base import all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.intervals import CalibratedIntervals
-from dtrees.ensemble.estimators.parameters import INSIDE_ONE, ClassWeight, parameter, with_parameters
-from dtrees.ensemble.estimators.survival import Surviving
+from dtrees.ensemble.estimators.parameters import INSIDE_ONE, POSITIVE_INTEGER, ClassWeight, parameter, with_parameters
+from dtrees.ensemble.evaluation_sets import named_sets
+from dtrees.ensemble.in_process import Backend, backend_for, in_memory
 from dtrees.ensemble.input import rules
+from dtrees.ensemble.input.target import as_floats
 from dtrees.ensemble.metrics import BY_COLUMNS, CLASSIFICATION, OfLoss
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import naming_target
+from dtrees.ensemble.objective.survival import baseline, survival
 from dtrees.ensemble.prediction import Step, by_target, first_column
+
+#: The loss with a baseline hazard.
+COX = "cox"
 
 
 class BoostedValues(Regressor, Boosting):
@@ -44,6 +54,79 @@ class BoostedValues(Regressor, Boosting):
     def _quantiles(self) -> tuple[float, ...]:
         alpha = self._loss_parameters.get("alpha")
         return alpha if isinstance(alpha, tuple) else ()
+
+
+class Surviving(Boosting):
+    """Mixin of boosting: survival analysis, with the losses "cox" and "aft".
+
+    Attributes
+    ----------
+    event_times_ : ndarray of float64 of shape (n_times,)
+        Times of events of the training rows, ascending; only with ``loss="cox"``.
+    cumulative_baseline_hazard_ : ndarray of float64 of shape (n_times,)
+        Breslow's estimate of the cumulative hazard at these times, for a row with a prediction of 1.
+    """
+
+    event_times_: NDArray[np.float64]
+    cumulative_baseline_hazard_: NDArray[np.float64]
+
+    def _set_loss_attributes(self, backend: Backend, table: Table, X: Any, base_margin: Any) -> None:
+        """Set the baseline hazard, for which the rows are predicted again."""
+        if self._loss_name == COX:
+            model = self._starting_from(base_margin)
+            raw = in_memory(model._map(X, model._predictor(first_column), Output(np.dtype(np.float64))))[0]
+            target = np.ascontiguousarray(backend.target(table).T)
+            self.event_times_, self.cumulative_baseline_hazard_ = baseline(target, np.asarray(raw), backend.weight(table))
+
+    def predict_survival_function(self, X: Any, times: Any = None, base_margin: Any = None) -> Any:
+        """Predict the probability that the event has not occurred by given times.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        times : array-like of shape (n_times,) or None, default=None
+            Times, at least 0. None means ``event_times_``, which exist with ``loss="cox"``.
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            Raw scores of these rows; required if the model was fitted with ``base_margin``.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_times)
+            A lazy Dask collection if X is one.
+
+        Raises
+        ------
+        ValueError
+            If the loss is neither "cox" nor "aft", or ``times`` are not numbers of at least 0.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dtrees import GradientBoostingRegressor
+        >>> X = np.repeat([[0.0], [1.0]], 50, axis=0)
+        >>> bounds = np.column_stack([np.where(X[:, 0] == 0, 1.0, 4.0), np.where(np.arange(100) % 10 == 0, np.inf, 5.0)])
+        >>> model = GradientBoostingRegressor(loss="aft", aft_loss_distribution="logistic").fit(X, bounds)
+        >>> model.predict_survival_function([[0.0], [1.0]], [1.0, 10.0]).shape
+        (2, 2)
+        """
+        check_is_fitted(self)
+        if registry.columns_of(self._loss_name) != "bounds":
+            raise ValueError(f"predict_survival_function is for loss='cox' and loss='aft', but the model has loss={self._loss_name!r}")
+        if times is None and self._loss_name != COX:
+            raise ValueError("times is None; wants times for loss='aft', which keeps none")
+        if self._loss_name == COX and not hasattr(self, "event_times_"):
+            raise ValueError(
+                "this is a slice or a refit of a model, whose baseline hazard is that of the whole model; use the whole model, or fit again"
+            )
+        at = np.atleast_1d(self.event_times_ if times is None else as_floats(times, "times", "numbers of at least 0"))
+        if at.ndim != 1 or not (at >= 0.0).all():
+            raise ValueError(f"times is {times!r:.60}; wants numbers of at least 0, of shape (n_times,)")
+        hazard = None
+        if self._loss_name == COX:
+            hazard = np.append(0.0, self.cumulative_baseline_hazard_)[np.searchsorted(self.event_times_, at, side="right")]
+        model, step = self._starting_from(base_margin), partial(survival, self._fitted_loss, at, hazard)
+        output = Output(np.dtype(np.float64), len(at), "predict_survival_function", tuple(at.tolist()))
+        return model._map(X, model._predictor(step), output)
 
 
 @with_parameters
@@ -257,3 +340,139 @@ class GradientBoostingClassifier(ClassWeight, Classifier, Boosting):
         check_is_fitted(self)
         staged = self._starting_from(base_margin)._staged(X, self._steps(), self._probability_output("predict_proba"))
         return map(self._by_target, staged)
+
+
+@with_parameters
+class GradientBoostingRanker(BoostedValues):
+    """Gradient boosting for rankings (LambdaMART), with exact splits.
+
+    The model sorts the rows of a query by relevance. Predictions are scores, with the highest score first; only scores of the same query
+    can be compared. The rows of a query may be anywhere in the table or its partitions.
+
+    Parameters
+    ----------
+    loss : {"lambdarank"}
+        Loss that is minimised: the objective of this name in LightGBM, "rank:ndcg" in XGBoost. Each pair of rows of a query in the wrong
+        order has the weight by which NDCG would grow if they changed places [1]_.
+    lambdarank_truncation_level : int
+        Number of first rows of each query, at least one of which a pair must contain to count. Set it slightly above the rank of interest.
+    ndcg_exp_gain : bool
+        Whether a relevance r, which must then be an integer of at most 31, has the gain 2**r - 1; otherwise it has the gain r.
+    eval_metric : str, callable, list of them, or None
+        Metrics of evaluation sets: "ndcg" or "map" (which treats all relevances above 0 alike), of all rows or, as in "ndcg@5", of the
+        first rows of each query. They are means over queries, weighted by the mean weight of their rows; a query without relevant rows has
+        1. Or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``y_true`` has relevances and queries, shape (n,
+        2). None means "ndcg".
+
+    References
+    ----------
+    .. [1] C. Burges, "From RankNet to LambdaRank to LambdaMART: an overview", Microsoft Research, MSR-TR-2010-82.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRanker
+    >>> X = np.arange(40.0).reshape(-1, 1) % 4
+    >>> query, relevance = np.repeat(np.arange(10), 4), X[:, 0] // 2
+    >>> model = GradientBoostingRanker(n_estimators=10).fit(X, relevance, qid=query)
+    >>> np.argsort(-model.predict([[0.0], [3.0]])).tolist(), model.score(X, relevance, qid=query)
+    ([1, 0], 1.0)
+    """
+
+    loss: Any = parameter(default="lambdarank", allowed=[StrOptions(registry.RANKING)])
+    lambdarank_truncation_level: int = parameter(default=30, allowed=[POSITIVE_INTEGER])
+    ndcg_exp_gain: bool = parameter(default=True, allowed=["boolean"])
+
+    @all_or_nothing
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        qid: Any = None,
+        base_margin: Any = None,
+        eval_set: Any = None,
+        callbacks: Sequence[Callback | EarlyStopping] = (),
+        monitor: Monitor | None = None,
+        checkpoint: Any = None,
+        checkpoint_interval: float = rules.CHECKPOINT_INTERVAL,
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
+        """Fit the ranking model.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
+            See :meth:`GradientBoostingRegressor.fit`, also for the other parameters.
+        y : array-like of shape (n,)
+            Relevance of each row to its query, at least 0.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative factors of gradients; rows of weight 0 have no effect.
+        qid : array-like of shape (n,)
+            Query of each row, as a number. The rows of a query need not be adjacent.
+        eval_set : list or dict of tuples, or None, default=None
+            Evaluation sets: tuples ``(X, y, qid)``, ``(X, y, qid, weight)`` or ``(X, y, qid, weight, base_margin)``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data is invalid.
+        """
+        if self.n_iter_no_change is not None:
+            raise ValueError(
+                f"n_iter_no_change={self.n_iter_no_change} holds out rows, but a ranker learns from whole queries; pass an eval_set of "
+                "other queries, and early_stopping_rounds"
+            )
+        sets = named_sets(eval_set, join=joined)
+        return self._fit(X, joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
+        """Return the mean NDCG of the queries, over all of their rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y, qid : array-like of shape (n,)
+            Relevances and queries.
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            At most 1.
+        """
+        return super().score(X, joined(y, qid), sample_weight)
+
+    def refit_leaves(
+        self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None, decay: float = 0.9, base_margin: Any = None
+    ) -> Self:
+        """Return a model with the same splits and leaf values refitted to other rows; see :meth:`RandomForestRegressor.refit_leaves`.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y, qid : array-like of shape (n,)
+            Relevances and queries.
+        sample_weight : array-like of shape (n,) or None, default=None
+        decay : float, default=0.9
+        base_margin : array-like or Dask collection of raw scores, or number, or None, default=None
+            As in :meth:`GradientBoostingRegressor.refit_leaves`.
+
+        Returns
+        -------
+        GradientBoostingRanker
+        """
+        return super().refit_leaves(X, joined(y, qid), sample_weight, decay=decay, base_margin=base_margin)
+
+
+def joined(y: Any, qid: Any) -> Any:
+    """Return relevances and queries side by side, as a collection of the kind of y."""
+    if qid is None:
+        raise ValueError("qid is None; a ranker wants the query of each row, as a number")
+    return backend_for(y).beside(y, qid)

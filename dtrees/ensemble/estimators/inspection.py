@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,6 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, Explain
 from dtrees.ensemble.state import EstimatorState
 from dtrees.tree.tree import Tree
-
-if TYPE_CHECKING:
-    from dtrees.tree.predict import SparseRows
 
 
 class SetThreshold(float):
@@ -468,14 +465,14 @@ class Explaining(EstimatorState):
         rows = None if background is None else self._background_rows(background)
         return Explain(self._schema, self._trees, self._n_averaged, self.n_jobs, rows, interactions)
 
-    def _background_rows(self, background: Any) -> NDArray[Any] | SparseRows:
-        """Return the rows of a background as numbers."""
+    def _background_rows(self, background: Any) -> Any:
+        """Return the rows of a background as numbers, an array or a sparse table."""
         try:
             (here,) = backend_for(background).gather(background)
             if not hasattr(here, "shape"):
                 here = np.asarray(here)
             self._check_columns(here)
-            rows: NDArray[Any] | SparseRows = self._schema.matrix(here)
+            rows = self._schema.matrix(here)
         except ValueError as error:
             raise ValueError(f"background: {error}") from error
         if rows.shape[0] == 0:

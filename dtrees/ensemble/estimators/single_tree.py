@@ -14,9 +14,9 @@ from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.callbacks import called_together
 from dtrees.ensemble.compat import StrOptions
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.base_kinds import AveragingClassifier, AveragingRegressor
+from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix
-from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, parameter, with_parameters
+from dtrees.ensemble.estimators.parameters import ClassificationCriterion, GrowthParameters, RegressionCriterion, parameter, with_parameters
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.prediction import AdditiveTrees
 from dtrees.tree.tree import Tree
@@ -173,7 +173,7 @@ class SingleTree(TreeParameters, TreeEstimator):
 
 
 @with_parameters
-class DecisionTreeRegressor(AveragingRegressor, SingleTree):
+class DecisionTreeRegressor(RegressionCriterion, Regressor, SingleTree):
     """A regression tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered, without binning.
@@ -188,7 +188,7 @@ class DecisionTreeRegressor(AveragingRegressor, SingleTree):
 
 
 @with_parameters
-class DecisionTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
+class DecisionTreeClassifier(ClassificationCriterion, Classifier, SingleTree):
     """A classification tree with exact splits.
 
     Every threshold between two neighbouring distinct values of a column is considered, without binning.
@@ -204,7 +204,7 @@ class DecisionTreeClassifier(ClassificationCriterion, AveragingClassifier, Singl
 
 
 @with_parameters
-class ExtraTreeRegressor(AveragingRegressor, SingleTree):
+class ExtraTreeRegressor(RegressionCriterion, Regressor, SingleTree):
     """A regression tree with random thresholds, as in Extra-Trees.
 
     For each column that a node considers, one threshold is drawn uniformly between the smallest and largest value in the node; the best of
@@ -223,7 +223,7 @@ class ExtraTreeRegressor(AveragingRegressor, SingleTree):
 
 
 @with_parameters
-class ExtraTreeClassifier(ClassificationCriterion, AveragingClassifier, SingleTree):
+class ExtraTreeClassifier(ClassificationCriterion, Classifier, SingleTree):
     """A classification tree with random thresholds, as in Extra-Trees.
 
     For each column that a node considers, one threshold is drawn uniformly between the smallest and largest value in the node; the best of

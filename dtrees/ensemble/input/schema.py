@@ -410,7 +410,7 @@ class Schema:
         Returns
         -------
         ndarray of shape (n, n_columns)
-            SparseRows of that shape if X is sparse.
+            A CSR table of that shape if X is sparse.
 
         Raises
         ------
@@ -436,22 +436,17 @@ class Schema:
             if not column.holds_numbers:
                 raise ValueError(f"X is an array, but column {column.name!r} held categories at fit; pass a frame with the columns of fit")
         if is_sparse(X):
-            return self._sparse_rows(X)
+            if self._categorical:
+                raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")
+            X = _canonical(X, "csr")
+            check_values(X.data, "X")
+            return X.astype(float_dtype(X.dtype), copy=False)
         check_values(X, "X")
         numbers = {j: numbers_of(column, X[:, j]) for j, column in self._categorical}
         matrix = X.astype(float_dtype(X.dtype, *(array.dtype for array in numbers.values())), copy=bool(numbers))
         for j, array in numbers.items():
             matrix[:, j] = array
         return matrix
-
-    def _sparse_rows(self, X: Any) -> Any:
-        from dtrees.tree.predict import SparseRows
-
-        if self._categorical:
-            raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")
-        X = _canonical(X, "csr")
-        check_values(X.data, "X")
-        return SparseRows(X.indptr, X.indices, X.data.astype(float_dtype(X.dtype), copy=False), X.shape[1])
 
     def warn_of_text(self, n_rows: int) -> None:
         """Warn of text columns that are probably not categories: numbers, and text that differs from row to row."""

@@ -29,7 +29,6 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from dtrees.ensemble.input.censored import check_bounds
 from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.plain_data import check_labels, plain_label
 from dtrees.ensemble.input.schema import frame_columns, is_frame, is_sparse, without_mask
@@ -40,6 +39,11 @@ from dtrees.ensemble.objective.loss import naming_target
 MAX_TARGET = 1e148
 #: Sums of weights up to this size can be multiplied by their number, or added up again, without overflow.
 MAX_WEIGHT = 1e300
+#: What y is for losses of times of events, which may be known only by bounds; see :mod:`dtrees.ensemble.objective.survival`.
+_TIMES_WANTED = (
+    "wants an event (boolean) and a time for each row, as a structured array or a frame of two columns, or the two bounds of each time as "
+    "numbers of shape (n, 2): equal where the event was observed, the upper one infinite where it was not"
+)
 
 
 def target_of_rows(first: int, last: int) -> NDArray[np.float64]:
@@ -206,7 +210,7 @@ def check_target(y: Any, *, classify: bool, name: str, multi_output: bool | str 
     name : str
         The estimator's name, for messages.
     multi_output : bool, "bounds" or "queries"
-        Whether there may be several targets, or the meaning of two columns that form one target: bounds (:func:`~.censored.check_bounds`),
+        Whether there may be several targets, or the meaning of two columns that form one target: bounds (:func:`check_bounds`),
         or relevances and queries, as numbers.
 
     Raises
@@ -358,6 +362,57 @@ def _labels(y: NDArray[Any]) -> NDArray[Any]:
             return plain
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
     raise ValueError(f"Unknown label type: y holds labels of type {names}; wants numbers of up to 64 bits, or text alone (astype(str))")
+
+
+def check_bounds(y: Any) -> NDArray[np.float64]:
+    """Return the bounds of times, shape (n, 2), in column-major order; warn of events that look like bounds.
+
+    Parameters
+    ----------
+    y : array-like
+        A structured array, or a frame, with a boolean column (whether the event was observed) and one of times, in any order, or bounds as
+        numbers of shape (n, 2).
+
+    Raises
+    ------
+    ValueError
+        If it has another form, or has NaN, negative times, infinite lower bounds, or upper bounds below lower ones.
+    """
+    y = without_mask(y, "y")
+    names = getattr(getattr(y, "dtype", None), "names", None)
+    if names is not None:
+        columns = [y[name] for name in names]
+    elif is_frame(y):
+        columns = [_numbers_or_bools(series.to_numpy()) for _, series in frame_columns(y)]
+    else:
+        columns = list(np.asarray(y).T) if np.ndim(y) == 2 else []
+    if len(columns) != 2:
+        shape = f"{len(names)} fields" if names is not None else f"the shape {np.shape(y)}"
+        raise ValueError(f"y has {shape}, but loss is for times that may be censored: it {_TIMES_WANTED}")
+    kinds = [np.asarray(column).dtype.kind for column in columns]
+    bounds = np.empty((len(columns[0]), 2), order="F")
+    try:
+        if "b" in kinds and kinds != ["b", "b"]:
+            event, time = columns if kinds[0] == "b" else columns[::-1]
+            columns = [time, np.where(event, time, np.inf)]
+        bounds[:, 0], bounds[:, 1] = columns
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y cannot be turned into times ({error}); it {_TIMES_WANTED}") from error
+    wrong = ~((bounds[:, 0] >= 0.0) & np.isfinite(bounds[:, 0]) & (bounds[:, 1] >= bounds[:, 0]))
+    if wrong.any():
+        raise ValueError(
+            f"y has the bounds {bounds[int(np.argmax(wrong))].tolist()}; wants times of at least 0, no NaN, a finite lower bound and an "
+            "upper one that is no smaller, or events as booleans"
+        )
+    lower, upper = bounds.T
+    if 0 < lower.sum() < len(lower) and np.isin(lower, (0.0, 1.0)).all() and np.isfinite(upper).all():
+        warn("all lower bounds in y are 0 or 1 and all upper ones finite, as if they were events and times; pass events as booleans")
+    return bounds
+
+
+def _numbers_or_bools(values: NDArray[Any]) -> NDArray[Any]:
+    """Convert a column of objects, for example from a nullable dtype, to booleans or numbers if possible."""
+    return np.array([np.nan if is_missing(value) else value for value in values]) if values.dtype.kind == "O" else values
 
 
 def warn_of_column() -> None:

@@ -95,15 +95,13 @@ class LambdaRank(OfAllRows, Identity):
 
     def derive(self, target: Target, raw: Floats, weight: Floats | None) -> Floats:
         """Return the derivatives, multiplied by row weights."""
-        from dtrees.ensemble.objective.pairs import rank_gradients  # imports Numba
-
         (relevance, qid), truncation = target, self.lambdarank_truncation_level
         ranks = Ranks.of(qid, raw[0], weight)
         best = self._dcg(Ranks.of(qid, relevance, weight), relevance, truncation)
         scale = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0.0)
         found = np.zeros((2, raw.shape[1]))
         score, gain = np.ascontiguousarray(raw[0]), self.gains(relevance)
-        rank_gradients(ranks.order, ranks.start, gain, scale, discounts(ranks), score, truncation, *found)
+        kernels().rank_gradients(ranks.order, ranks.start, gain, scale, discounts(ranks), score, truncation, *found)
         return (found if weight is None else found * weight)[:, np.newaxis]
 
     def measure(self, name: str, target: Target, raw: Floats, weight: Floats | None) -> float:

@@ -311,8 +311,6 @@ def concordance(target: Target, risk: Floats, weight: Floats | None) -> float:
     order = np.lexsort((kind, time))
     order = order[np.isfinite(time[order])][::-1]
     ends, row = order >= n, order % n
-    from dtrees.ensemble.objective.pairs import ordered_pairs  # imports Numba
-
     ranks, rank = np.unique(risk, return_inverse=True)
-    pairs, ordered = ordered_pairs(rank[row], w[row], ends, len(ranks))
+    pairs, ordered = kernels().ordered_pairs(rank[row], w[row], ends, len(ranks))
     return ordered / pairs if pairs > 0.0 else math.nan

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 import dtrees
 from dtrees import ExtraTreesRegressor, RandomForestRegressor
-from dtrees.ensemble.leaf_targets import LeafTargets
+from dtrees.ensemble.estimators.intervals import LeafTargets
 from tests.ensemble.samples import SIGNAL, WEIGHT, N, X
 
 Q = [0.0, 0.05, 1 / 3, 0.5, 0.9, 1.0]

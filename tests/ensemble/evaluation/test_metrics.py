@@ -247,7 +247,7 @@ def test_what_can_be_asked_for():
         with pytest.raises(TypeError, match=r"eval_metric has '.*', which cannot be called .* wants functions \(y_true, y_pred, weight\)"):
             check_metrics(["rmse", function], classify=False, default="rmse")
     with pytest.raises(TypeError, match=r"the eval_metric 'pair' returned \(1, 2\); wants a number"):
-        CustomMetric(lambda *_: (1, 2), LINKS[2], "pair").value([np.zeros(2)], lambda: (np.zeros(2), None))
+        CustomMetric(lambda *_: (1, 2), LINKS[2], "pair").value([np.zeros((1, 2))], lambda: (np.zeros(2), None))
 
 
 def test_nothing_is_warned_of():
