@@ -13,9 +13,9 @@ If cells are stored on disk, a preceding task encodes each partition, so that wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from distributed import Future, get_worker
@@ -28,7 +28,6 @@ from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, joi
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.engine.rows.all_rows import in_order
 from dtrees.engine.threads import Threads
-from dtrees.ensemble.backend import Table
 from dtrees.ensemble.checkpoint import array_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Columns
@@ -61,6 +60,19 @@ class RowBlock:
         """Return the bytes of its arrays in memory."""
         arrays = [self.columns.codes, self.columns.words, self.target, self.weight]
         return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
+
+
+class WeightedBlock(RowBlock):
+    """A block that shares the arrays of another one, except its weights."""
+
+    @classmethod
+    def of(cls, block: RowBlock, chunks: list[NDArray[np.float64]]) -> WeightedBlock:
+        """Return a block with the given weights."""
+        return cls(block.columns, block.ranges, block.target, np.concatenate(chunks))
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the weights."""
+        return 0 if self.weight is None else self.weight.nbytes
 
 
 class EncodedPartition:
@@ -100,16 +112,34 @@ class ClusterRows(ClusterTable):
     parts : list of list of list of str, or None
         For each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask can compute them
         again.
-    encoding : Encoding
     """
 
     ranges: list[list[RowRange]]
     parts: list[list[list[str] | None]]
-    encoding: Encoding
+    places_rows = True
 
-    def rows_of(self, i: int) -> int:
-        """Return the number of rows of a block."""
-        return sum(last - first for first, last in self.ranges[i])
+    def shard(self, i: int) -> tuple[Any, ...]:
+        """Return a block, and the number of all rows."""
+        return self.blocks[i], self.n_rows
+
+    def share(self, i: int) -> tuple[int, int]:
+        """Return the number of columns and of rows of a block."""
+        return self.n_columns, sum(last - first for first, last in self.ranges[i])
+
+    def needed(self, i: int) -> int:
+        """Return the bytes that a worker needs for the rows of a block."""
+        return self.plan.sizes.needed_for_rows(self.share(i)[1], on_disk=self.encoding.is_on_disk)
+
+    def weighted(self, tasks: Tasks, weight: NDArray[np.float64]) -> tuple[Self, list[Future]]:
+        """Return the rows with other weights, and the futures created for these."""
+        sent: list[Future] = []
+        blocks, parts = [], []
+        for block, worker, ranges, (X, y, _) in zip(self.blocks, self.workers, self.ranges, self.parts, strict=True):
+            chunks = [tasks.send("weight", weight[first:last], worker) for first, last in ranges]
+            blocks.append(tasks.submit("weight", WeightedBlock.of, block, chunks, on=worker))
+            parts.append([X, y, [chunk.key for chunk in chunks]])
+            sent += [*chunks, blocks[-1]]
+        return replace(self, blocks=blocks, parts=parts, workers=list(self.workers)), sent
 
     def _moves_from(self, having: set[str], worker: str) -> bool:
         """A block with cells on disk is made again instead of moved, as the moved one would be in memory."""
@@ -119,11 +149,11 @@ class ClusterRows(ClusterTable):
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
-    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
+    def _fetched(self, tasks: Tasks, name: str) -> NDArray[Any]:
         chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
         return in_order(chunks, self.ranges, self.n_rows)
 
-    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
+    def _digests(self, tasks: Tasks, names: Sequence[str]) -> tuple[list[str], list[Future]]:
         """Return the digest of each whole column; start those of target and weight."""
         chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
         return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
@@ -143,8 +173,7 @@ def load_rows(
     release(parts.futures)
     tasks.waiter.wait(blocks)
     tasks.keep(*blocks)
-    about = (tasks.client, plan.placement, blocks, list(shares), n_rows, encoding.schema, plan.sizes, plan.spare)
-    return ClusterRows(*about, ranges, keys, encoding)
+    return ClusterRows(tasks.client, plan, encoding, n_rows, blocks, list(shares), ranges, keys)
 
 
 def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:

@@ -65,7 +65,7 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
             options = about | {"weighted": given.weight is not None, "started": given.start is not None}
             sizes += [block_bytes(table.schema, n_rows, **options) for n_rows in rows]
             set_of_block += [position] * len(made)
-        workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
+        workers = place_blocks(sizes, columns.plan.placement, nthreads(client), columns.plan.spare)
         made = blocks
         blocks = [tasks.submit("encode", same, one, on=worker) for one, worker in zip(made, workers, strict=True)]
         release(made)

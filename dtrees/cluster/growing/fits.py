@@ -29,12 +29,11 @@ from numpy.typing import NDArray
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.columns import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
-from dtrees.cluster.data.placement import needed_for_all, nthreads
-from dtrees.cluster.data.rows import ClusterRows
+from dtrees.cluster.data.placement import Plan, needed_for_all, nthreads
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.evaluation import ClusterEvaluation
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.growing.shards import DaskExecutor, DaskRowsExecutor
+from dtrees.cluster.growing.shards import WorkerShards
 from dtrees.cluster.reliability.fit import Fit, Reporting, WholeTables, current_fit, log_of
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import own_client
@@ -80,13 +79,13 @@ def boost(
         If the fit is no longer wanted.
     """
     columns, sets, fit = table.columns, table.evaluation, current_fit()
-    if columns.placement.kind == "one-worker":
+    if columns.plan.placement.kind == "one-worker":
         boost_here = partial(_boost_here, plan, previous, initial, callback, (fit.name, fit.turn), None if sets is None else sets.about)
-        data = *columns.blocks, table.target, table.weight, [] if sets is None else sets.blocks
+        data = *columns.blocks, columns.target, columns.weight, [] if sets is None else sets.blocks
         with Tasks(columns.client) as tasks:
             return tasks.waiter.gather([tasks.submit("boost", boost_here, *data, on=columns.workers[0])])[0]
     with contextlib.ExitStack() as stack:
-        shards = _over_shards(table, stack)
+        shards = stack.enter_context(contextlib.closing(WorkerShards(columns)))
         evaluation = None if sets is None else stack.enter_context(contextlib.closing(ClusterEvaluation(sets)))
         log = log_of(fit, columns.client, plan)
         return boosting.boost(shards, plan, previous, initial, Reporting(fit, "round", callback, shards.timings), log, evaluation)
@@ -110,13 +109,13 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
     """Grow the trees ``first`` to ``last - 1``; raises as :func:`boost` does."""
     bare, fit = without_checkpoint(plan), current_fit()
     with contextlib.ExitStack() as stack:
-        if table.columns.placement.kind not in ("sharded", "rows"):
+        if table.columns.plan.placement.kind not in ("sharded", "rows"):
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
                 return _grow_by_tasks(table, bare, first, last, Reporting(fit, "tree", callback))
 
         else:
-            shards = _over_shards(table, stack)
+            shards = stack.enter_context(contextlib.closing(WorkerShards(table.columns)))
             # With out-of-bag sums, restored trees would have to be grown again.
             log = None if plan.out_of_bag else log_of(fit, table.columns.client, plan)
             n = _side_by_side(table, plan)
@@ -129,19 +128,12 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
         return grow_in_batches(grow, plan, first, last, callback)
 
 
-def _over_shards(table: Table, stack: contextlib.ExitStack) -> DaskExecutor | DaskRowsExecutor:
-    is_by_rows = isinstance(table.columns, ClusterRows)
-    shards = DaskRowsExecutor(table.columns) if is_by_rows else DaskExecutor(table.columns, table.target, table.weight)
-    stack.callback(shards.close)
-    return shards
-
-
 def _side_by_side(table: Table, plan: ForestPlan) -> int:
     """Return the number of trees of a forest to grow side by side over shards."""
-    columns, spare = table.columns, min(table.columns.spare.values())
-    if not isinstance(columns, ClusterRows):
+    columns, spare = table.columns, min(table.columns.plan.spare.values())
+    if not columns.places_rows:
         return trees_side_by_side(plan, columns.n_rows, table.weight is not None, spare)
-    threads, n_rows = nthreads(columns.client), max(map(columns.rows_of, range(len(columns.blocks))))
+    threads, n_rows = nthreads(columns.client), max(columns.share(i)[1] for i in range(len(columns.blocks)))
     return trees_at_once(plan, n_rows, max((threads[worker] for worker in columns.workers if worker in threads), default=1), spare)
 
 
@@ -215,19 +207,19 @@ class ForestWorkers:
 
     Parameters
     ----------
-    columns : ClusterColumns
+    plan : Plan
     n_trees : int
     """
 
-    def __init__(self, columns: ClusterColumns, n_trees: int) -> None:
-        self._columns, self._n_trees = columns, n_trees
-        self._able = set(columns.placement.workers)
+    def __init__(self, plan: Plan, n_trees: int) -> None:
+        self._plan, self._n_trees = plan, n_trees
+        self._able = set(plan.placement.workers)
         self._threads: dict[str, int] = {}
 
     def threads(self, capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
         """Return the number of threads of the current workers that can hold the table; if there are none, of the previous ones."""
-        for worker, capacity in capacities.items() if self._columns.placement.kind == "replicated" else ():
-            if needed_for_all(self._columns.sizes, capacity.threads, self._n_trees) <= capacity.free:
+        for worker, capacity in capacities.items() if self._plan.placement.kind == "replicated" else ():
+            if needed_for_all(self._plan.sizes, capacity.threads, self._n_trees) <= capacity.free:
                 self._able.add(worker)
         # If all workers for which the table was made are lost, any other is used.
         able = self._able & capacities.keys() or capacities.keys()
@@ -237,7 +229,7 @@ class ForestWorkers:
 
 def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, submit: Callable[[Batch], Future]) -> Iterator[Any]:
     """Assign batches to workers with free threads; yield the results of all, in the order of the batches."""
-    workers, futures = ForestWorkers(columns, n), list[Future]()
+    workers, futures = ForestWorkers(columns.plan, n), list[Future]()
 
     def give(capacities: Mapping[str, WorkerCapacity]) -> None:
         futures.extend(submit(batch) for batch in batches.give(workers.threads(capacities)))
@@ -256,7 +248,7 @@ def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, 
 
 def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
     """Submit a batch; ``grow`` gets the batch, columns, target, weights, and a callback to be called after each tree."""
-    data = *table.columns.blocks, table.target, table.weight
+    data = *table.columns.blocks, table.columns.target, table.columns.weight
     return tasks.submit(stage, _grow_batch, grow, batch, *data, current_fit().name, on=batch.worker, priority=-batch.first)
 
 
