@@ -16,7 +16,7 @@ import socket
 import threading
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import distributed
@@ -255,7 +255,11 @@ async def connect_to_worker(address: str, connection_args: Mapping[str, Any], op
         raise
 
 
-def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, TakenConnection], Awaitable[None]]) -> None:
+#: Serves a connection to an actor, given by a weak reference so that connections do not keep it alive; calls the function to end it.
+Serve = Callable[[Any, TakenConnection, Callable[[], None]], None]
+
+
+def offer_connections(worker: Worker, operation: str, serve: Serve) -> None:
     """Have a worker accept connections to its actors (:func:`connect_to_worker`, with the key of the ``actor``).
 
     Parameters
@@ -264,7 +268,7 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
     operation : str
         The name of the operation; a second offer of the same operation has no effect.
     serve : callable
-        A coroutine function, called with a weak reference to the actor and the connection, so that connections do not keep an actor alive.
+        Called in the worker's event loop; the connection lasts until any thread calls the function that ends it.
     """
 
     async def handle(comm: Comm, actor: str) -> Status:
@@ -273,10 +277,17 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
             return Status.dont_reply
         reference = weakref.ref(called)
         del called
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(ended.set)
+
         await comm.write("OK")
         taken = TakenConnection(comm)  # before the loop can read anything
         try:
-            await serve(reference, taken)
+            serve(reference, taken, end)
+            await ended.wait()
         finally:
             taken.close()
             await taken.wait_closed()
