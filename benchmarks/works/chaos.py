@@ -368,7 +368,7 @@ def _state(dask_scheduler: Any) -> dict[str, Any]:
     return {
         "workers": workers,
         "tasks": waiting,
-        "fits": {} if records is None else {fit: record.state for fit, record in records._records.items()},
+        "fits": {} if records is None else {fit: record.history.state for fit, record in records._records.items()},
     }
 
 
