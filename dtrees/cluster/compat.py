@@ -23,12 +23,13 @@ import distributed
 from dask.base import collections_to_expr, flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Scheduler, SchedulerPlugin, Worker, get_worker
+from distributed import Scheduler, SchedulerPlugin, Worker
 from distributed.comm import Comm, CommClosedError
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
 from tornado.ioloop import IOLoop
 
+from dtrees.engine.threads import dask_worker
 from dtrees.version import pip_install
 
 _LEAST = (2025, 12)
@@ -100,19 +101,6 @@ def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
     return [[Delayed(key, graph, layer=layer) for key in flatten(keys)] for keys in expression.__dask_keys__()]
 
 
-def own_worker() -> Worker | None:
-    """Return the worker on which this code runs; None elsewhere."""
-    try:
-        return get_worker()
-    except ValueError:
-        return None
-
-
-def threads_of(worker: Worker) -> int:
-    """Return the number of threads of the current worker."""
-    return int(worker.state.nthreads)
-
-
 def actor_on(worker: Worker, key: str) -> Any:
     """Return the actor object with a key on the current worker; None if there is no such actor."""
     return worker.state.actors.get(key)
@@ -131,7 +119,7 @@ def waiting_thread() -> Iterator[None]:
     The profiler samples every task a hundred times a second while holding the interpreter lock. For the deep stack of a fit, that is three
     per cent of a core.
     """
-    if (worker := own_worker()) is None:
+    if (worker := dask_worker()) is None:
         yield
         return
     thread = threading.get_ident()

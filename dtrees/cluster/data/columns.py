@@ -22,11 +22,10 @@ from operator import getitem
 from typing import Any, Self
 
 import numpy as np
-from distributed import Future, get_worker
+from distributed import Future
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import STATE_BYTES
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
@@ -35,7 +34,7 @@ from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.cluster.transport.clients import bytes_of_results, threads_of_workers
 from dtrees.cluster.transport.events import publish
-from dtrees.engine.threads import Threads
+from dtrees.engine.threads import Threads, available_cores
 from dtrees.ensemble.checkpoint import array_digest, column_digests
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Assembly, Columns
@@ -230,7 +229,7 @@ def _sort(assembly: Assembly, first: int, chunks: list[list[NDArray[Any]]]) -> A
     def sort(k: int) -> None:
         assembly.sort(first + k, np.concatenate([chunk[k] for chunk in chunks]))
 
-    with Threads(threads_of(get_worker())) as threads:
+    with Threads(available_cores()) as threads:
         threads.map(sort, range(len(chunks[0])))
     assembly.rest()
     return assembly

@@ -21,13 +21,12 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, join_weights
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.engine.rows.all_rows import in_order
-from dtrees.engine.threads import Threads
+from dtrees.engine.threads import Threads, available_cores
 from dtrees.ensemble.checkpoint import array_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Columns
@@ -197,7 +196,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
     """Combine the rows of partitions, which are already encoded if they are on disk."""
     schema = encoding.schema
     lengths = [last - first for first, last in ranges]
-    with Threads(threads_of(get_worker())) as threads:
+    with Threads(available_cores()) as threads:
         columns = arrange_rows(
             lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
             lengths,

@@ -26,7 +26,6 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.columns import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
 from dtrees.cluster.data.placement import Plan, needed_for_all, nthreads
@@ -46,6 +45,7 @@ from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 from dtrees.engine.shard.tree import trees_side_by_side
+from dtrees.engine.threads import available_cores
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.metrics import Block
@@ -98,7 +98,7 @@ def _boost_here(
     """Boost in a task; ``run`` has the name of the fit and the turn."""
     share_kernels()
     fit = Fit(run[0], current_fit().settings, run[1])
-    n_threads = threads_of(get_worker())
+    n_threads = available_cores()
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
     log = log_of(fit, own_client(), plan)
     with LocalExecutor(columns, target, weight, n_threads) as executor, exits_as_errors():

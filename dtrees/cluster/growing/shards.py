@@ -19,7 +19,6 @@ from typing import Any
 
 from distributed import get_worker
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import running
 from dtrees.cluster.data.rows import RowBlock
 from dtrees.cluster.data.tables import ClusterTable
@@ -33,6 +32,7 @@ from dtrees.engine.protocol.exchange import Payload, Step
 from dtrees.engine.protocol.messages import Executor, Message, ShardsLost
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.threads import available_cores
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -50,7 +50,7 @@ class ShardActor(ActorBase):
         super().__init__()
         share_kernels()
         worker = get_worker()
-        self._shard = make(*parts, threads_of(worker))
+        self._shard = make(*parts, available_cores())
         self._number, put = number, self._shard.mailbox.put
         self.peers = Peers(worker, number, lambda sent: put(Payload._make((*sent[0], sent[1]))))
         self.when_gone(self._shard.close)

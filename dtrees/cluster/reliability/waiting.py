@@ -445,11 +445,10 @@ def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: 
     return function(*args, **options)
 
 
-def release(futures: Iterable[Future | None]) -> None:
+def release(futures: Iterable[Future]) -> None:
     """Release futures; the cluster frees results that no other client wants."""
     for future in futures:
-        if future is not None:
-            future.release()
+        future.release()
 
 
 @contextlib.contextmanager
