@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+import dask
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -301,8 +302,6 @@ class _Bar(ProgressBar):
 
 def _search(estimator: Any, X: Any, y: Any, beside: Any, options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
     """Search for parameters, and print trials as they end; return the fitted estimator, and the results."""
-    import dask
-
     X, y, beside = dask.compute(X, y, beside)
     estimator.n_jobs = max(1, available_cores() // options.jobs)
     start = time.monotonic()
@@ -337,8 +336,6 @@ def _short(value: Any) -> str:
 
 
 def _count_rows(*frames: Any) -> list[int]:
-    import dask
-
     count = dask.delayed(len)
     parts = [[] if frame is None else frame.to_delayed() for frame in frames]
     return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]

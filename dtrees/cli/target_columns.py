@@ -187,9 +187,7 @@ def check_report(path: str | None) -> None:
 
 def _numbered(frame: Any, name: str) -> Any:
     """Return a Dask DataFrame with numbers in place of the values of a column, in the order in which these come first."""
-    import dask
-
-    values = pd.concat(dask.compute(*[part[name].drop_duplicates() for part in frame.to_delayed()])).drop_duplicates()
+    values = pd.concat(target.by_part(pd.Series.drop_duplicates, frame[name])).drop_duplicates()
     empty = pd.Series(dtype=np.int64, name=name)
     return frame.assign(**{name: frame[name].map_partitions(_numbers, pd.Index(values), meta=empty)})
 
