@@ -246,6 +246,16 @@ def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, 
             following += 1
 
 
+def _until_stopped(grown: Iterator[Any], n: int, callback: Callback) -> list[Any]:
+    """Return what has grown until the callback, called after each of the ``n``, ends the fit."""
+    began, found = time.perf_counter(), []
+    for one in grown:
+        found.append(one)
+        if callback(Progress(len(found), n, time.perf_counter() - began)):
+            break
+    return found
+
+
 def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
     """Submit a batch; ``grow`` gets the batch, columns, target, weights, and a callback to be called after each tree."""
     data = *table.columns.blocks, table.columns.target, table.columns.weight
@@ -267,7 +277,7 @@ def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callba
     The callback is called for trees in order. When it ends the fit, later trees are left out even if they are already grown, so that the
     forest does not depend on timing.
     """
-    columns, began = table.columns, time.perf_counter()
+    columns = table.columns
     batches = Batches(first, last, BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else None)
     started: list[tuple[Batch, Future]] = []
     with Tasks(columns.client) as tasks:
@@ -278,12 +288,8 @@ def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callba
             started.append((batch, result))
             return tasks.submit("unpack", _without_sums, result) if plan.out_of_bag else result
 
-        grown: list[Tree] = []
         in_order = _completed(tasks, columns, batches, last - first, start)
-        for tree in (tree for result in in_order for tree in result.trees):
-            grown.append(tree)
-            if callback(Progress(len(grown), last - first, time.perf_counter() - began)):
-                break
+        grown = _until_stopped((tree for result in in_order for tree in result.trees), last - first, callback)
         if not plan.out_of_bag:
             return ForestResult(grown)
         end = first + len(grown)
@@ -318,17 +324,11 @@ def grow_bag(table: Table, grow: GrowOne, n: int, callback: Callback | None) -> 
 
     The callback is called for them in order; when it ends the fit, later ones are left out even if they are already grown.
     """
-    columns, began = table.columns, time.perf_counter()
+    columns = table.columns
     about = replace(table, columns=None, target=None, weight=None)
-    report = Reporting(current_fit(), "tree", callback)
     with Tasks(columns.client) as tasks:
         start = partial(_submit, tasks, "booster", partial(_grow_booster, grow, about), table)
-        grown = []
-        for result in _completed(tasks, columns, Batches(0, n, size=1), n, start):
-            grown.append(result)
-            if report(Progress(len(grown), n, time.perf_counter() - began)):
-                break
-    return grown
+        return _until_stopped(_completed(tasks, columns, Batches(0, n, size=1), n, start), n, Reporting(current_fit(), "tree", callback))
 
 
 def _grow_booster(grow: GrowOne, about: Table, batch: Batch, columns: Columns, target: Any, weight: Any, callback: Callback) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from distributed import get_worker
@@ -53,15 +53,8 @@ class ShardActor(ActorBase):
         self._shard = make(*parts, available_cores())
         self._number, put = number, self._shard.mailbox.put
         self.peers = Peers(worker, number, lambda sent: put(Payload._make((*sent[0], sent[1]))))
+        self.meet, self.interrupt = self.peers.meet, self.peers.interrupt  # for the coordinator
         self.when_gone(self._shard.close)
-
-    def meet(self, where: Sequence[tuple[str, str]]) -> None:
-        """Receive the addresses of all shards, including this one."""
-        self.peers.meet(where)
-
-    def interrupt(self) -> None:
-        """Stop waiting for other shards, until their addresses are received again."""
-        self.peers.interrupt()
 
     def handle(self, message: Message) -> tuple[Any, Account]:
         """Carry out a message; return the reply and an account of its time."""
