@@ -169,17 +169,6 @@ def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
     }
 
 
-def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max_features: float) -> Any:
-    """Return LightGBM's random forest of full depth: as many leaves as rows, and columns drawn for each node.
-
-    It stores a histogram for each leaf; these are limited to 2 GB.
-    """
-    return lightgbm(
-        n_trees, threads, classify, boosting_type="rf", num_leaves=min(max(n_rows, 2), 131_072), max_depth=-1, min_child_samples=1,
-        subsample=0.632, subsample_freq=1, colsample_bynode=max_features, histogram_pool_size=2048,
-    )  # fmt: skip
-
-
 class YdfForest:
     """YDF's random forest of full depth with scikit-learn's interface; its splits are exact."""
 

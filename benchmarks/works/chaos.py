@@ -30,9 +30,8 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 import dtrees
-from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 from dtrees.cluster.transport.clients import threads_of_workers
 
 logger = logging.getLogger("benchmarks")
