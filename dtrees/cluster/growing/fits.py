@@ -266,7 +266,7 @@ def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target
     share_kernels()
     began = time.perf_counter()
     # Without the check, its threads might grow unwanted trees for hours.
-    result = grow(batch, columns, target, weight, current_fit().check_after_tree)
+    result = grow(batch, columns, target, weight, current_fit().check)
     publish(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
     return result
 

@@ -163,8 +163,8 @@ class Fit:
         for future in futures:
             future.release()
 
-    def check(self) -> None:
-        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread, so the thread must check.
+    def check(self, progress: object = None) -> None:
+        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread, so the thread must check, also after each tree.
 
         Raises
         ------
@@ -174,11 +174,6 @@ class Fit:
             return
         if not is_wanted(self._worker, self.task):
             raise FitCancelled(f"The fit {self.name} was cancelled.")
-
-    def check_after_tree(self, progress: object) -> bool:
-        """A callback for trees grown in this task, which calls :meth:`check` after each and never ends the fit as a success."""
-        self.check()
-        return False
 
 
 class _Current(threading.local):
