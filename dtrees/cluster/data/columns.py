@@ -35,7 +35,7 @@ from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.cluster.transport.clients import bytes_of_results, threads_of_workers
 from dtrees.cluster.transport.events import publish
 from dtrees.engine.threads import Threads, available_cores
-from dtrees.ensemble.checkpoint import array_digest, column_digests
+from dtrees.ensemble.checkpoint import column_digests
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
@@ -95,16 +95,15 @@ class ClusterColumns(ClusterTable):
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         return presort_blocks(tasks, tasks.find(self.partitions), self.encoding.schema, self.n_rows, {worker: self.ids[i]})[0]
 
-    def _fetched(self, tasks: Tasks, name: str) -> NDArray[Any]:
-        (found,) = tasks.waiter.gather([getattr(self, name)])
-        return np.asarray(found)
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        found: Future = getattr(self, name)
+        return found
 
-    def _digests(self, tasks: Tasks, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each column, or a single digest of a sparse table; start those of target and weight."""
-        by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
+    def _column_digests(self) -> list[str]:
+        with Tasks(self.client) as tasks:
+            by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
         by_column = dict(zip(chain(*self.ids), chain(*by_block), strict=False))
-        vectors = [tasks.submit("digest", array_digest, getattr(self, name)) for name in names]
-        return [by_column[j] for j in sorted(by_column)], vectors
+        return [by_column[j] for j in sorted(by_column)]
 
 
 def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding) -> ClusterColumns:

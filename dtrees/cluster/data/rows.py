@@ -148,14 +148,20 @@ class ClusterRows(ClusterTable):
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
-    def _fetched(self, tasks: Tasks, name: str) -> NDArray[Any]:
-        chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
-        return in_order(chunks, self.ranges, self.n_rows)
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        chunks = tasks.map(name, getattr, self.blocks, [name] * len(self.blocks))
+        return tasks.submit(name, in_order, chunks, self.ranges, self.n_rows)
 
-    def _digests(self, tasks: Tasks, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each whole column; start those of target and weight."""
-        chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
-        return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
+    def _column_digests(self) -> list[str]:
+        """Return the digest of each whole column. A task combines one column at a time."""
+        return [self._column_digest(j) for j in range(self.n_columns)]
+
+    def _column_digest(self, column: int) -> str:
+        with Tasks(self.client) as tasks:
+            distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, self.blocks, column=column))
+            chunks = tasks.map("digest", _codes, self.blocks, [distinct] * len(self.blocks), column=column)
+            codes = tasks.submit("digest", in_order, chunks, self.ranges, self.n_rows)
+            return str(tasks.waiter.gather([tasks.submit("digest", array_digest, codes, distinct)])[0])
 
 
 def load_rows(
@@ -208,17 +214,6 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
     return RowBlock(columns, ranges, target, None if weight is None else join_weights(weight))
 
 
-def _column_digests(tasks: Tasks, rows: ClusterRows) -> list[str]:
-    """Return the digest of each whole column. A task combines one column at a time."""
-    columns = []
-    for j in range(rows.n_columns):
-        distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, rows.blocks, column=j))
-        codes = tasks.map("digest", _codes, rows.blocks, [distinct] * len(rows.blocks), column=j)
-        columns.append(tasks.submit("digest", _digest, codes, rows.ranges, rows.n_rows, distinct))
-        tasks.waiter.wait([columns[-1]])
-    return tasks.waiter.gather(columns)
-
-
 def _distinct(block: RowBlock, column: int) -> NDArray[np.float64]:
     codes = np.unique(block.columns.codes[column])
     forget(block.columns.codes[column])
@@ -235,8 +230,3 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
     forget(block.columns.codes[column])
     mine = block.columns.values_of(column, codes)
     return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
-
-
-def _digest(chunks: list[NDArray[Any]], ranges: Sequence[Sequence[RowRange]], n_rows: int, *others: NDArray[Any]) -> str:
-    """Return the digest of values of all rows in row order, given by block."""
-    return array_digest(in_order(chunks, ranges, n_rows), *others)

@@ -7,7 +7,6 @@ either kind is made again from the user's data.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, same
 from dtrees.cluster.transport.clients import holders, out_of_the_way
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.checkpoint import table_digest
+from dtrees.ensemble.checkpoint import array_digest, table_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 
@@ -114,21 +113,23 @@ class ClusterTable(ABC):
     def fetch(self, name: str) -> NDArray[Any]:
         """Fetch the "target" or "weight" of all rows, in row order; multi-output targets by output."""
         with out_of_the_way(), Tasks(self.client) as tasks:
-            return np.asarray(self._fetched(tasks, name), order="F")
+            (found,) = tasks.waiter.gather([self._vector(tasks, name)])
+            return np.asarray(found, order="F")
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the training set, independent of its placement; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
         with out_of_the_way(), Tasks(self.client) as tasks:
-            columns, vectors = self._digests(tasks, ["target", "weight"] if table.weight is not None else ["target"])
-            return table_digest(table, columns, *(*tasks.waiter.gather(vectors), None)[:2])
+            names = ["target", "weight"] if table.weight is not None else ["target"]
+            vectors = [tasks.submit("digest", array_digest, self._vector(tasks, name)) for name in names]
+            return table_digest(table, self._column_digests(), *(*tasks.waiter.gather(vectors), None)[:2])
 
     @abstractmethod
-    def _fetched(self, tasks: Tasks, name: str) -> NDArray[Any]:
-        """Fetch the "target" or "weight" of all rows."""
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        """Return the "target" or "weight" of all rows."""
 
     @abstractmethod
-    def _digests(self, tasks: Tasks, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digests of columns; start those of target and weight, by name."""
+    def _column_digests(self) -> list[str]:
+        """Return the digest of each column, or a single digest of a sparse table."""
 
 
 def join_targets(chunks: list[NDArray[Any]]) -> NDArray[Any]:
