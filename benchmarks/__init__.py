@@ -3,7 +3,7 @@
 Terms
 -----
 benchmark
-        a function registered under a name (:mod:`benchmarks.registry`), which yields rows of a table. They are in
+        a function registered under a name (:mod:`benchmarks.run`), which yields rows of a table. They are in
         :mod:`benchmarks.works`, one file for each subject.
 contender
     a function that does the work once, with dtrees or a peer. Contenders take turns, and the fastest run of each is compared.

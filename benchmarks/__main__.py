@@ -9,8 +9,7 @@ import click
 from benchmarks import results
 from benchmarks.data import DATA_VARIABLE, data_folder
 from benchmarks.machine import describe, load_average, n_cores
-from benchmarks.registry import benchmarks
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmarks
 
 #: Number of processes waiting for a core up to which a machine counts as idle.
 _IDLE = 0.7

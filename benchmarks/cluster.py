@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -106,13 +105,3 @@ def forget_peak() -> int:
     """Return freed memory to the system, reset the peak, and return the resident bytes."""
     give_back()
     return resident_bytes()
-
-
-def peak() -> int:
-    """Return the largest number of resident bytes since the last reset."""
-    return resident_bytes("VmHWM")
-
-
-def process_ids(client: Client) -> dict[str, int]:
-    """Return the process id of each worker."""
-    return dict(client.run(os.getpid))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +72,15 @@ def california(folder: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
 
 def adult(folder: Path | None) -> TrainTest | None:
     """Return Adult (32,561 and 16,281 x 14), with text and missing values as in :func:`california`, or None."""
+    return _adult(folder, _as_numbers)
+
+
+def adult_frames(folder: Path | None) -> TrainTest | None:
+    """Return Adult as frames with columns of categories, including "missing", or None."""
+    return _adult(folder, _with_categories)
+
+
+def _adult(folder: Path | None, convert: Callable[[Any], Any]) -> TrainTest | None:
     frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
     if frames[0] is None or frames[1] is None:
         return None
@@ -78,25 +88,9 @@ def adult(folder: Path | None) -> TrainTest | None:
 
     n_train = len(frames[0])
     frame = pd.concat(frames, ignore_index=True)
-    X = _as_numbers(frame.drop(columns="income"))
+    X = convert(frame.drop(columns="income"))
     y = frame["income"].str.contains(">50K").to_numpy(np.int64)
     return TrainTest(X[:n_train], y[:n_train], X[n_train:], y[n_train:])
-
-
-def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]] | None:
-    """Return Adult as frames with columns of categories, including "missing": X, y, and test data; None if it is not available."""
-    frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
-    if frames[0] is None or frames[1] is None:
-        return None
-    import pandas as pd
-
-    n_train = len(frames[0])
-    frame = pd.concat(frames, ignore_index=True)
-    X = frame.drop(columns="income").apply(
-        lambda column: column if pd.api.types.is_numeric_dtype(column) else column.fillna("missing").astype("category")
-    )
-    y = frame["income"].str.contains(">50K").to_numpy(np.int64)
-    return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
 
 
 def hold_out(X: NDArray[Any], y: NDArray[Any], fraction: float = 0.2) -> TrainTest:
@@ -113,6 +107,12 @@ def _read(folder: Path | None, name: str) -> Any:
     if folder is None or not (folder / name).is_file():
         return None
     return pd.read_csv(folder / name)
+
+
+def _with_categories(frame: Any) -> Any:
+    import pandas as pd
+
+    return frame.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.fillna("missing").astype("category"))
 
 
 def _as_numbers(frame: Any) -> NDArray[np.float32]:

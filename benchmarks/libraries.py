@@ -35,15 +35,15 @@ def is_installed(name: str) -> bool:
     return package is None or importlib.util.find_spec(package[0]) is not None
 
 
-def _of(module: str, regressor: str, classifier: str, classify: bool, /, **parameters: Any) -> Any:
-    """Create an estimator of a module by name."""
-    return getattr(importlib.import_module(module), classifier if classify else regressor)(**parameters)
+def _of(module: str, kind: str, classify: bool, /, **parameters: Any) -> Any:
+    """Create a classifier or regressor of a kind from a module."""
+    return getattr(importlib.import_module(module), f"{kind}{'Classifier' if classify else 'Regressor'}")(**parameters)
 
 
 def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int | None = 6, leaves: int | None = None) -> Any:
     """Return dtrees' boosting with XGBoost's default parameters; trees with a number of leaves have no limit of depth."""
     return _of(
-        "dtrees", "GradientBoostingRegressor", "GradientBoostingClassifier", classify,
+        "dtrees", "GradientBoosting", classify,
         n_estimators=n_trees, learning_rate=0.1, max_depth=None if leaves else depth, max_leaf_nodes=leaves, reg_lambda=1.0,
         min_child_weight=1.0, min_samples_leaf=1, max_features=None, n_jobs=threads, random_state=0,
     )  # fmt: skip
@@ -52,20 +52,20 @@ def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int 
 def xgboost(n_trees: int, threads: int, method: str, classify: bool = False, **parameters: Any) -> Any:
     """Return XGBoost's estimator with ``tree_method`` exact or hist."""
     settings = {"n_estimators": n_trees, "learning_rate": 0.1, "max_depth": 6, "tree_method": method, "n_jobs": threads}
-    return _of("xgboost", "XGBRegressor", "XGBClassifier", classify, **(settings | parameters))
+    return _of("xgboost", "XGB", classify, **(settings | parameters))
 
 
 def lightgbm(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
     """Return LightGBM's estimator, with trees of at most 64 leaves and depth 6."""
     settings = {"n_estimators": n_trees, "num_leaves": 64, "max_depth": 6, "learning_rate": 0.1, "n_jobs": threads, "verbose": -1}
-    return _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, **(settings | parameters))
+    return _of("lightgbm", "LGBM", classify, **(settings | parameters))
 
 
 def catboost(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
     """Return CatBoost's estimator, with symmetric trees of depth 6 unless parameters override it."""
     settings = {"iterations": n_trees, "learning_rate": 0.1, "depth": 6, "thread_count": threads}
     settings |= {"verbose": False, "allow_writing_files": False, "random_seed": 0}
-    return _of("catboost", "CatBoostRegressor", "CatBoostClassifier", classify, **(settings | parameters))
+    return _of("catboost", "CatBoost", classify, **(settings | parameters))
 
 
 def boosting(n_trees: int, threads: int, classify: bool = False, leaves: int | None = None) -> Makers:
@@ -83,40 +83,35 @@ def boosting(n_trees: int, threads: int, classify: bool = False, leaves: int | N
 
 def sklearn_boosting(n_trees: int, classify: bool = False) -> Any:
     """Return scikit-learn's exact boosting, which uses one core."""
-    names = "GradientBoostingRegressor", "GradientBoostingClassifier"
-    return _of("sklearn.ensemble", *names, classify, n_estimators=n_trees, learning_rate=0.1, max_depth=6, random_state=0)
+    return _of("sklearn.ensemble", "GradientBoosting", classify, n_estimators=n_trees, learning_rate=0.1, max_depth=6, random_state=0)
 
 
 def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) -> Any:
     """Return scikit-learn's histogram boosting."""
-    names = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
     settings = {"learning_rate": 0.1, "max_depth": 6, "max_leaf_nodes": 64, "early_stopping": False, "random_state": 0}
-    return InThreads(_of("sklearn.ensemble", *names, classify, max_iter=n_trees, **settings), threads)
+    return InThreads(_of("sklearn.ensemble", "HistGradientBoosting", classify, max_iter=n_trees, **settings), threads)
 
 
 def boosting_by_default(threads: int, classify: bool, rounds: int | None = None) -> Makers:
     """Boosting with each library's defaults, except that ``rounds`` sets the number of rounds."""
-    kind = "GradientBoostingRegressor", "GradientBoostingClassifier"
-    hist = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
     quiet = {"thread_count": threads, "verbose": False, "allow_writing_files": False}
 
     def of(name: str) -> dict[str, int]:
         return {} if rounds is None else {name: rounds}
 
     return {
-        "dtrees": lambda: _of("dtrees", *kind, classify, n_jobs=threads, **of("n_estimators")),
-        "scikit-learn hist": lambda: _of("sklearn.ensemble", *hist, classify, random_state=0, **of("max_iter")),
-        "XGBoost hist": lambda: _of("xgboost", "XGBRegressor", "XGBClassifier", classify, n_jobs=threads, **of("n_estimators")),
-        "LightGBM": lambda: _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, n_jobs=threads, verbose=-1, **of("n_estimators")),
-        "CatBoost": lambda: _of("catboost", "CatBoostRegressor", "CatBoostClassifier", classify, **quiet, **of("iterations")),
+        "dtrees": lambda: _of("dtrees", "GradientBoosting", classify, n_jobs=threads, **of("n_estimators")),
+        "scikit-learn hist": lambda: _of("sklearn.ensemble", "HistGradientBoosting", classify, random_state=0, **of("max_iter")),
+        "XGBoost hist": lambda: _of("xgboost", "XGB", classify, n_jobs=threads, **of("n_estimators")),
+        "LightGBM": lambda: _of("lightgbm", "LGBM", classify, n_jobs=threads, verbose=-1, **of("n_estimators")),
+        "CatBoost": lambda: _of("catboost", "CatBoost", classify, **quiet, **of("iterations")),
     }
 
 
 def forest_by_default(threads: int, classify: bool) -> Makers:
     """Random forests with each library's own defaults."""
-    kind = "RandomForestRegressor", "RandomForestClassifier"
     modules = {"dtrees": "dtrees", "scikit-learn RandomForest": "sklearn.ensemble"}
-    return {name: partial(_of, module, *kind, classify, random_state=0, n_jobs=threads) for name, module in modules.items()}
+    return {name: partial(_of, module, "RandomForest", classify, random_state=0, n_jobs=threads) for name, module in modules.items()}
 
 
 class InThreads:
@@ -142,18 +137,17 @@ def trees(depth: int | None, **parameters: Any) -> Makers:
     settings = {"max_depth": depth, "random_state": 0, **parameters}
     return {
         "dtrees": lambda: dtrees.DecisionTreeRegressor(n_jobs=1, **settings),
-        "scikit-learn": lambda: _of("sklearn.tree", "DecisionTreeRegressor", "", False, **settings),
+        "scikit-learn": lambda: _of("sklearn.tree", "DecisionTree", False, **settings),
     }
 
 
 def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Makers:
     """Random forests of full depth."""
     settings = {"n_estimators": n_trees, "max_features": max_features, "n_jobs": threads, "random_state": 0}
-    names = "RandomForestRegressor", "RandomForestClassifier"
     return {
-        "dtrees": lambda: _of("dtrees", *names, classify, **settings),
-        "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
-        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", *names, classify, **settings),
+        "dtrees": lambda: _of("dtrees", "RandomForest", classify, **settings),
+        "scikit-learn": lambda: _of("sklearn.ensemble", "RandomForest", classify, **settings),
+        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", "RandomForest", classify, **settings),
         "YDF": lambda: YdfForest(n_trees, threads, classify, max_features),
     }
 
@@ -161,23 +155,11 @@ def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Ma
 def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
     """Extra-trees of full depth, with all columns tried in each node (for classification: the square root of their number)."""
     settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0}
-    names = "ExtraTreesRegressor", "ExtraTreesClassifier"
     return {
-        "dtrees": lambda: _of("dtrees", *names, classify, **settings),
-        "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
-        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", *names, classify, **settings),
+        "dtrees": lambda: _of("dtrees", "ExtraTrees", classify, **settings),
+        "scikit-learn": lambda: _of("sklearn.ensemble", "ExtraTrees", classify, **settings),
+        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", "ExtraTrees", classify, **settings),
     }
-
-
-def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max_features: float) -> Any:
-    """Return LightGBM's random forest of full depth: as many leaves as rows, and columns drawn for each node.
-
-    It stores a histogram for each leaf; these are limited to 2 GB.
-    """
-    return lightgbm(
-        n_trees, threads, classify, boosting_type="rf", num_leaves=min(max(n_rows, 2), 131_072), max_depth=-1, min_child_samples=1,
-        subsample=0.632, subsample_freq=1, colsample_bynode=max_features, histogram_pool_size=2048,
-    )  # fmt: skip
 
 
 class YdfForest:

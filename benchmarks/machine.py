@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 
+import psutil
+
+import dtrees
 from benchmarks.libraries import PACKAGES
+from dtrees.version import installed
 
 _BENEATH = ("numpy", "numba")
 
@@ -32,33 +35,10 @@ def load_average() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def memory_bytes() -> int | None:
-    """Return the size of the main memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of dtrees, its peers and its dependencies that are installed."""
-    found = {}
-    for name in [*(pip_name for _, pip_name in PACKAGES.values()), *_BENEATH]:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    if "dtrees" not in found:
-        import dtrees
-
-        found = {"dtrees": dtrees.__version__, **found}
-    return found
-
-
 def describe(threads: int) -> str:
-    """Return a line about the machine and one about versions."""
-    memory = memory_bytes()
-    size = f"{memory / 2**30:.0f} GiB, " if memory else ""
-    machine = f"{n_cores()} cores ({threads} used), {cpu_model()}, {size}{platform.system()} {platform.machine()}"
-    libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
+    """Return a line about the machine, and one about the versions of dtrees, its peers and its dependencies that are installed."""
+    size = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
+    machine = f"{n_cores()} cores ({threads} used), {cpu_model()}, {size}, {platform.system()} {platform.machine()}"
+    versions = {"dtrees": dtrees.__version__} | installed([*(pip_name for _, pip_name in PACKAGES.values()), *_BENEATH])
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"{machine}, Python {platform.python_version()}, load average before: {load_average():.1f}\n\n{libraries}"

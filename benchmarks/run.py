@@ -1,7 +1,9 @@
-"""One run of benchmarks: scale, repetitions, threads, and shared helpers."""
+"""The list of benchmarks, and one run of them: scale, repetitions, threads, and shared helpers."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.data import TrainTest
+from benchmarks.data import TrainTest, adult, california, hold_out, synthetic
 from benchmarks.libraries import is_installed
 from benchmarks.results import Measure, Row
 from benchmarks.timing import PAUSE, interleave
@@ -90,20 +92,25 @@ class Run:
             yield Row(work, measures[OURS])
 
     def fits(self, work: str, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> Iterator[Row]:
-        """Compare complete fits from the user's arrays, after one fit that is not counted."""
-        yield from self.rows(work, self.measure_fits(X, y, makers))
+        """Compare complete fits from the user's arrays, after one fit that is not counted.
 
-    def measure_fits(self, X: Any, y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
-        """Time fits in turns. The warm-up of dtrees is a fit of the whole table, to compile kernels; that of peers a fit of a part.
-
-        The helper process that compiles the kernels for later fits has ended when the turns begin.
+        That warm-up of dtrees is a fit of the whole table, to compile kernels; that of peers a fit of a part. The helper process that
+        compiles the kernels for later fits has ended when the turns begin.
         """
         makers = self.installed(makers)
         for name, make in makers.items():
             n = X.shape[0] if name == OURS else _WARM_UP_ROWS
             make().fit(X[:n], y[:n])
         wait_for_kernels()
-        return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
+        yield from self.compare(work, {name: lambda make=make: make().fit(X, y) for name, make in makers.items()})
+
+    def prices_and_incomes(self) -> tuple[TrainTest, TrainTest]:
+        """Return California housing, in units of 100,000, and Adult; synthetic ones where these are not available or should be tiny."""
+        housing, incomes = california(self.data), adult(self.data)
+        if housing is None or incomes is None or self.scale == "tiny":
+            X, y = synthetic(self.size(tiny=300, small=5_000, full=20_000), n_columns=14)
+            return hold_out(X, np.exp(y / 4)), hold_out(X, (y > 0).astype(np.int64))
+        return hold_out(housing[0], housing[1] / 100_000), incomes
 
     def losses(self, work: str, table: TrainTest, makers: Mapping[str, Maker], metric: Callable[[Any, Any], float]) -> Iterator[Row]:
         """Compare losses on held-out rows, of probabilities if available."""
@@ -120,3 +127,35 @@ def wait_for_kernels() -> None:
     deadline = time.monotonic() + _MOST_SECONDS
     while helper_runs() and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A registered benchmark; its text is the first line of the function's docstring."""
+
+    name: str
+    text: str
+    run: Callable[[Run], Iterator[Row]]
+
+
+_BENCHMARKS: dict[str, Benchmark] = {}
+
+
+def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Row]]], Callable[[Run], Iterator[Row]]]:
+    """Register a function of a :class:`~benchmarks.run.Run` that yields rows."""
+
+    def register(function: Callable[[Run], Iterator[Row]]) -> Callable[[Run], Iterator[Row]]:
+        assert name not in _BENCHMARKS, name
+        _BENCHMARKS[name] = Benchmark(name, (function.__doc__ or "").splitlines()[0], function)
+        return function
+
+    return register
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """Return all benchmarks by name."""
+    from benchmarks import works
+
+    for module in pkgutil.iter_modules(works.__path__):
+        importlib.import_module(f"benchmarks.works.{module.name}")
+    return dict(_BENCHMARKS)

@@ -10,15 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 import dtrees
-from benchmarks import libraries, page, picture, results, staged, timing
+from benchmarks import libraries, page, picture, results, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
 from benchmarks.plain import PlainBoosting, PlainTree
-from benchmarks.registry import benchmarks
 from benchmarks.results import Measure, Results, Row
-from benchmarks.run import Run
-from benchmarks.works.losses import first_below
+from benchmarks.run import Run, benchmarks
+from benchmarks.works.losses import first_below, loss
 from benchmarks.works.worst_cases import cases
 from tests.slow import one_of_each, slow_for
 
@@ -223,5 +222,5 @@ def test_the_first_loss_below_a_bound() -> None:
 
 def test_losses() -> None:
     y = np.array([0, 1])
-    assert staged.loss(y, np.array([0.0, 0.5]), classify=False) == 0.125
-    assert staged.loss(y, np.array([0.5, 0.5]), classify=True) == pytest.approx(math.log(2.0))
+    assert loss(y, np.array([0.0, 0.5]), classify=False) == 0.125
+    assert loss(y, np.array([0.5, 0.5]), classify=True) == pytest.approx(math.log(2.0))

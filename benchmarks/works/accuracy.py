@@ -11,9 +11,8 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, cros
 from benchmarks.data import adult, california
 from benchmarks.libraries import boosting_by_default as boosting
 from benchmarks.libraries import forest_by_default as forest
-from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 
 _N_FOLDS = 5
 #: Number of repetitions of cross-validation: one division into folds says little.

@@ -13,9 +13,8 @@ from sklearn.datasets import load_iris
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, adult, adult_frames, california, classes, synthetic, texts
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import OURS, Maker, Run
+from benchmarks.run import OURS, Maker, Run, benchmark
 
 
 @benchmark("boosting-sizes")
@@ -76,11 +75,11 @@ def tasks(run: Run) -> Iterator[Row]:
     if incomes is None or frames is None or run.scale == "tiny":
         return
     yield from work("Adult as numbers, defaults, 100 trees", incomes.X, incomes.y, libraries.boosting_by_default(t, True, 100))
-    categories = list(frames[0].select_dtypes("category"))
+    categories = list(frames.X.select_dtypes("category"))
     makers = libraries.boosting_by_default(t, True, 100)
     for peer, given in (("XGBoost hist", {"enable_categorical": True}), ("CatBoost", {"cat_features": categories})):
         makers[peer] = lambda make=makers[peer], given=given: make().set_params(**given)
-    yield from work("Adult, 8 columns of categories, defaults, 100 trees", *frames[:2], makers)
+    yield from work("Adult, 8 columns of categories, defaults, 100 trees", frames.X, frames.y, makers)
 
 
 def _monotonic(n_trees: int, threads: int, signs: list[int]) -> dict[str, Maker]:

@@ -30,9 +30,9 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 import dtrees
-from benchmarks.registry import benchmark
+from benchmarks.cluster import cluster
 from benchmarks.results import Measure, Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 from dtrees.cluster.transport.clients import threads_of_workers
 
 logger = logging.getLogger("benchmarks")
@@ -95,13 +95,8 @@ def cluster_to_break(n_workers: int, replaced_after: str = "200ms") -> Iterator[
         "distributed.scheduler.allowed-failures": 10**6,
         "distributed.deploy.lost-worker-timeout": replaced_after,
     }
-    with (
-        dask.config.set(settings),
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-        client.as_current(),
-    ):
-        yield cluster, client
+    with dask.config.set(settings), cluster(n_workers) as client:
+        yield client.cluster, client
 
 
 class Saboteur:
@@ -368,7 +363,7 @@ def _state(dask_scheduler: Any) -> dict[str, Any]:
     return {
         "workers": workers,
         "tasks": waiting,
-        "fits": {} if records is None else {fit: record.state for fit, record in records._records.items()},
+        "fits": {} if records is None else {fit: record.history.state for fit, record in records._records.items()},
     }
 
 
@@ -412,8 +407,8 @@ def chaos(run: Run) -> Iterator[Row]:
     most = run.size(tiny=1, small=None, full=None)
     selected = works(size)[: run.size(tiny=1, small=None, full=None)]
     outcomes = {work.name: Outcome() for work in selected}
-    with cluster_to_break(n_workers) as (cluster, client):
-        broken = Chaos(cluster, client, n_workers, run.size(tiny=300, small=3_000, full=20_000))
+    with cluster_to_break(n_workers) as (local, client):
+        broken = Chaos(local, client, n_workers, run.size(tiny=300, small=3_000, full=20_000))
         faults = script(0, seconds_between=run.size(tiny=0.1, small=2.0, full=3.0))
         ends = time.monotonic() + seconds
         while True:
@@ -422,18 +417,20 @@ def chaos(run: Run) -> Iterator[Row]:
             if time.monotonic() >= ends:
                 break
         left_over = broken.left_over()
-    kinds = sum((outcome.faults for outcome in outcomes.values()), Counter[str]())
-    for name, outcome in outcomes.items():
-        yield _row(f"chaos, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", outcome)
-    for kind, number in sorted(kinds.items()):
+    yield from _rows("chaos", outcomes, left_over)
+    for kind, number in sorted(sum((outcome.faults for outcome in outcomes.values()), Counter[str]()).items()):
         yield Row(f"chaos, of these: {kind}", Measure(float(number), unit="faults"))
-    yield Row("chaos, afterwards", Measure(float(len(left_over)), unit="tasks left"))
 
 
-def _row(work: str, outcome: Outcome) -> Row:
-    measure = Measure(float(outcome.faults.total()), unit="faults survived")
-    failed = outcome.different + outcome.hung + outcome.unusable
-    return Row(work, measure, note=f"{failed} fits failed" if failed else "all models the same")
+def _rows(name: str, outcomes: Mapping[str, Outcome], left_over: list[str]) -> Iterator[Row]:
+    """Yield a row for the fits of each work, and one for what remains of all."""
+    for work, outcome in outcomes.items():
+        failed = outcome.different + outcome.hung + outcome.unusable
+        measure, note = Measure(float(outcome.faults.total()), unit="faults survived"), f"{failed} fits failed"
+        yield Row(
+            f"{name}, {work}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", measure, note=note if failed else "all models the same"
+        )
+    yield Row(f"{name}, afterwards", Measure(float(len(left_over)), unit="tasks left"))
 
 
 @benchmark("soak")
@@ -448,15 +445,12 @@ def soak(run: Run) -> Iterator[Row]:
     ]
     rng = random.Random(0)
     outcomes = {work.name: Outcome() for work in selected}
-    with cluster_to_break(3, replaced_after="30s") as (cluster, client):
-        broken = Chaos(cluster, client, 3, n_rows=2_000)
+    with cluster_to_break(3, replaced_after="30s") as (local, client):
+        broken = Chaos(local, client, 3, n_rows=2_000)
         for i in range(n_fits):
             work = selected[i % len(selected)]
             broken.fit(work, kills(rng), outcomes[work.name], deadline=_DEADLINE / 2)
             broken.wait_until_whole(outcomes[work.name], _DEADLINE / 2)
             logger.info("%d fits, %s", i + 1, outcomes)
         left_over = broken.left_over()
-    for name, outcome in outcomes.items():
-        work = f"soak, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s"
-        yield _row(work, outcome)
-    yield Row("soak, afterwards", Measure(float(len(left_over)), unit="tasks left"))
+    yield from _rows("soak", outcomes, left_over)

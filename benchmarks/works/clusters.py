@@ -18,12 +18,12 @@ import dask
 from distributed import Client, wait
 
 import dtrees
-from benchmarks.cluster import News, cluster, collections, forget_peak, made_on_workers, news, overhead, peak, placed, process_ids
+from benchmarks.cluster import News, cluster, collections, forget_peak, made_on_workers, news, overhead, placed
 from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.libraries import forests, our_boosting
-from benchmarks.registry import benchmark
+from benchmarks.resident import resident_bytes
 from benchmarks.results import Measure, Row
-from benchmarks.run import OURS, Run, wait_for_kernels
+from benchmarks.run import OURS, Run, benchmark, wait_for_kernels
 from benchmarks.timing import summary
 from dtrees.cluster.growing.watching import local_callback
 
@@ -146,7 +146,7 @@ def cluster_memory(run: Run) -> Iterator[Row]:
             placed_fit(client, how, our_boosting(2, 1), *made_on_workers(6_000, N_COLUMNS))
             before = client.run(forget_peak)
             placed_fit(client, how, our_boosting(3, 1), *made_on_workers(n, N_COLUMNS))
-            grown = max(now - before[worker] for worker, now in client.run(peak).items())
+            grown = max(now - before[worker] for worker, now in client.run(resident_bytes, "VmHWM").items())
         work = f"peak memory of a worker, {name.removeprefix('dtrees, ')}, {n_workers} workers, {n:,} x {N_COLUMNS}"
         yield Row(work, Measure(grown / 1e6, unit="MB"))
 
@@ -181,7 +181,7 @@ def _steps(told: News) -> list[float]:
 
 def _fit_with_a_loss(client: Client, n_trees: int, X: Any, y: Any) -> News:
     """Boost, and kill a worker other than the coordinator's when half of the trees are finished."""
-    processes = process_ids(client)
+    processes = client.run(os.getpid)
     with placed("sharded"):
         future = dtrees.submit(our_boosting(n_trees, 1), X, y, client=client)
     deadline = time.monotonic() + _DEADLINE

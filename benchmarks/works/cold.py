@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 
 #: Fits in one process, in order: a name, the estimator, its parameters, the kind of table and the target.
 _KINDS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (

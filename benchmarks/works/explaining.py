@@ -9,9 +9,8 @@ import numpy as np
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 
 
 @benchmark("shap")

@@ -10,9 +10,8 @@ from sklearn.datasets import load_iris
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, california, synthetic, texts
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 
 
 @benchmark("trees")

@@ -10,11 +10,10 @@ import numpy as np
 import sklearn.metrics
 
 import dtrees
-from benchmarks.data import TrainTest, adult, adult_frames, california, hold_out, synthetic
+from benchmarks.data import TrainTest, adult_frames
 from benchmarks.libraries import Makers, lightgbm, xgboost
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import OURS, Run
+from benchmarks.run import OURS, Run, benchmark
 
 # --- criteria of trees and forests, and constraints ---
 
@@ -41,12 +40,7 @@ _PERSON = (0, 3, 4, 5, 7, 8, 9)
 @benchmark("held_out")
 def held_out(run: Run) -> Iterator[Row]:
     """Losses on held-out rows by criterion of trees and forests, and by constraint: scikit-learn, XGBoost, LightGBM."""
-    housing, incomes = california(run.data), adult(run.data)
-    if housing is None or incomes is None or run.scale == "tiny":
-        X, y = synthetic(run.size(tiny=300, small=5_000, full=20_000), n_columns=14)
-        prices, incomes = hold_out(X, np.exp(y / 4)), hold_out(X, (y > 0).astype(np.int64))
-    else:
-        prices = hold_out(housing[0], housing[1] / 100_000)
+    prices, incomes = run.prices_and_incomes()
     for criteria, table, kind in ((_REGRESSION, prices, "Regressor"), (_CLASSIFICATION, incomes, "Classifier")):
         for criterion, metric in criteria.items():
             for what, makers in _by_criterion(run, criterion, kind):
@@ -148,13 +142,7 @@ _HIST = {"squared_error": {}, "absolute_error": {}, "quantile": {"quantile": _QU
 @benchmark("objectives")
 def objectives(run: Run) -> Iterator[Row]:
     """Losses on held-out rows by loss of boosting: scikit-learn, XGBoost, LightGBM."""
-    housing, incomes = california(run.data), adult(run.data)
-    n_trees = run.size(tiny=5, small=50, full=200)
-    if housing is None or incomes is None or run.scale == "tiny":
-        X, y = synthetic(run.size(tiny=300, small=5_000, full=20_000), False)
-        table, labels = hold_out(X, np.exp(y / 4)), hold_out(*synthetic(len(X), True))
-    else:
-        table, labels = hold_out(housing[0], housing[1] / 100_000), incomes
+    (table, labels), n_trees = run.prices_and_incomes(), run.size(tiny=5, small=50, full=200)
     for loss, metric in _OF_LOSSES.items():
         yield from run.losses(loss.replace("_", " "), table, _regressors(loss, n_trees, run.threads), metric)
     yield from run.losses("exponential, log loss of Adult", labels, _exponential(n_trees, run.threads), sklearn.metrics.log_loss)
@@ -202,7 +190,7 @@ def categories(run: Run) -> Iterator[Row]:
     n_trees = run.size(tiny=5, small=50, full=200)
     incomes = adult_frames(run.data)
     if incomes is not None and run.scale != "tiny":
-        yield from run.losses("Adult, log loss", TrainTest(*incomes), _by_sets(run, n_trees, True), sklearn.metrics.log_loss)
+        yield from run.losses("Adult, log loss", incomes, _by_sets(run, n_trees, True), sklearn.metrics.log_loss)
     for n_levels, n_rows in ((1_000, 30_000), (10_000, 60_000), (100_000, 400_000)):
         table = _levels(n_levels, run.size(tiny=300, small=n_rows // 4, full=n_rows))
         work = f"{n_levels:,} categories, {n_rows:,} rows, squared error"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import dask
 
-from benchmarks.cluster import cluster, forget_peak, made_on_workers, news, peak
+from benchmarks.cluster import cluster, forget_peak, made_on_workers, news
 from benchmarks.data import N_COLUMNS
 from benchmarks.libraries import our_boosting
-from benchmarks.registry import benchmark
+from benchmarks.resident import resident_bytes
 from benchmarks.results import Measure, Row
-from benchmarks.run import OURS, Run
+from benchmarks.run import OURS, Run, benchmark
 from benchmarks.timing import summary
 
 _PEERS = {"boosting": ["XGBoost hist", "LightGBM", "CatBoost"], "tree": ["scikit-learn"], "forest": ["scikit-learn"]}
@@ -62,7 +62,7 @@ def past_memory(run: Run) -> Iterator[Row]:
         client.run(forget_peak)
         model = our_boosting(n_trees, 1, depth=4).fit(X.astype("float64"), y)
         told = news(client)
-        largest = max(client.run(peak).values())
+        largest = max(client.run(resident_bytes, "VmHWM").values())
         if (model.placement_.storage, client.run(os.getpid)) != ("disk", processes):
             raise RuntimeError(f"cells were not on disk, or a worker has died: {model.placement_}")
     times = [one["at"] for one in told.rounds]

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import Maker, Run
+from benchmarks.run import Maker, Run, benchmark
 
 _Contenders = dict[str, Callable[[], Any]]
 

@@ -13,11 +13,10 @@ import sklearn.model_selection
 from sklearn.base import clone
 
 import dtrees
-from benchmarks.data import adult, california, hold_out, synthetic
+from benchmarks.data import synthetic
 from benchmarks.libraries import lightgbm, xgboost
-from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row
-from benchmarks.run import OURS, Run
+from benchmarks.run import OURS, Run, benchmark
 from dtrees.ensemble.bagging import fit_presorted
 
 _FOLDS = 5
@@ -63,12 +62,7 @@ def tuning(run: Run) -> Iterator[Row]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    housing, incomes = california(run.data), adult(run.data)
-    if housing is None or incomes is None or run.scale == "tiny":
-        X, y = synthetic(run.size(tiny=200, small=5_000, full=20_000))
-        prices, incomes = hold_out(X, y), hold_out(X, (y > 0).astype(np.int64))
-    else:
-        prices = hold_out(housing[0], housing[1] / 100_000)
+    prices, incomes = run.prices_and_incomes()
     n_trials, n_rounds = run.size(tiny=2, small=10, full=30), run.size(tiny=5, small=200, full=1000)
     for name, table, classify in (("California housing", prices, False), ("Adult", incomes, True)):
         metric: Any = sklearn.metrics.log_loss if classify else sklearn.metrics.root_mean_squared_error

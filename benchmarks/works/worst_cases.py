@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS
 from benchmarks.plain import PlainBoosting, PlainTree
-from benchmarks.registry import benchmark
 from benchmarks.results import Row
-from benchmarks.run import Run
+from benchmarks.run import Run, benchmark
 
 _PLAIN = "plain full scan"
 

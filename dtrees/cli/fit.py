@@ -1,4 +1,6 @@
-"""``dtrees fit``: from a table to a scored model; ``dtrees demo``: the same with a synthetic table, for users without data.
+"""``dtrees fit``: from a table to a scored model; ``dtrees tune``: with the best parameters of a cross-validated search.
+
+``dtrees demo`` fits a synthetic table, for users without data.
 
 ``options`` are declared in :mod:`dtrees.cli.main`; ``settings`` are those of ``--set``, ``form`` is the form of CSV files.
 """
@@ -13,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
+import dask
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -22,21 +25,26 @@ from dtrees.cli import models, tables, target, target_columns
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.target_columns import TargetColumns
+from dtrees.cli.target_columns import TargetColumns, check_report
 from dtrees.engine.plan.plans import Progress
+from dtrees.engine.threads import available_cores
 from dtrees.ensemble.callbacks import ProgressBar
 from dtrees.ensemble.displays import Lines, TerminalBar, figures, in_words
 from dtrees.ensemble.estimators.intervals import margin_of
-from dtrees.ensemble.input.target import VALUES
+from dtrees.ensemble.input.target import OUTLIERS, VALUES
 from dtrees.files import atomic_file
-from dtrees.plots import pyplot
+from dtrees.version import needed
 
 _DEFAULT_TEST_SIZE = 0.2
 _DEMO_TARGET = "rent"
+#: Options of ``dtrees fit`` that the search does not have.
+_NOT_IN_TUNE = dict.fromkeys(("validation", "checkpoint", "checkpoint_interval", "scheduler", "intervals"))
+#: The most rounds of boosting, unless ``n_estimators`` is set: trials end when they do not improve.
+_MOST_ROUNDS = 1000
 
 
 def fit(**given: Any) -> None:
-    """Run the command with its options as arguments."""
+    """Run the command ``dtrees fit`` with its options as arguments."""
     options = SimpleNamespace(**given)
     display = Display(as_json=options.as_json)
     parameters = check(options)
@@ -47,6 +55,26 @@ def fit(**given: Any) -> None:
         if options.scheduler is not None:
             inputs.find(client)
         found = train_and_score(inputs, parameters, options, display, client, _fit)
+    conclude(found, options, display)
+
+
+def tune(**given: Any) -> None:
+    """Run the command ``dtrees tune`` with its options as arguments."""
+    options = SimpleNamespace(**given, **_NOT_IN_TUNE)
+    if (options.storage is None) != (options.study is None):
+        raise click.UsageError("--storage and --study go together: where studies are kept, and which one this is")
+    if models.FAMILIES[options.model].kind == OUTLIERS:
+        raise click.UsageError(f"tune scores trials by a target, but --model {options.model} learns none; use dtrees fit")
+    optuna = needed("optuna", "tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    display = Display(as_json=options.as_json)
+    parameters = check(options)
+    if models.FAMILIES[options.model].boosts:
+        parameters = {"n_estimators": _MOST_ROUNDS} | parameters
+    inputs = Inputs(options, display)
+    inputs.find(None)
+    with display.warnings():
+        found = train_and_score(inputs, parameters, options, display, None, _search)
     conclude(found, options, display)
 
 
@@ -91,7 +119,8 @@ def train_and_score(
             display.result(target_columns.intervals_in_words(found["intervals"], rows))
         found |= {"n_test": n_test} | wanted.as_document(scores)
     if options.report:
-        _report(estimator, train if test is None else test, inputs, options, display)
+        said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
+        wanted.report(estimator, train if test is None else test, columns, options.report, said, display, seed=options.seed)
     return found
 
 
@@ -156,9 +185,7 @@ def check(options: Any) -> dict[str, Any]:
     if options.intervals:
         parameters = target_columns.with_intervals(options.model, parameters)
     parameters = models.checked_parameters(options.model, parameters)
-    if options.report:
-        tables.check_suffix("--report", options.report, tables.HTML_SUFFIXES, "a page of HTML")
-        pyplot()
+    check_report(options.report)
     return parameters
 
 
@@ -273,18 +300,42 @@ class _Bar(ProgressBar):
         self.latest = progress
 
 
-def _report(estimator: Any, rows: Any, inputs: Inputs, options: Any, display: Display) -> None:
-    """Write the report, for the test rows or, without any, for the training rows."""
-    said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
-    y, beside = inputs.target.taken(rows)
-    with display.stage("Writing the report"):
-        dtrees.report(estimator, rows[inputs.columns], y, options.report, rows=said + inputs.target.in_words, seed=options.seed, **beside)
-    display.result(f"Report written to {options.report}")
+def _search(estimator: Any, X: Any, y: Any, beside: Any, options: Any, display: Display) -> tuple[Any, dict[str, Any]]:
+    """Search for parameters, and print trials as they end; return the fitted estimator, and the results."""
+    X, y, beside = dask.compute(X, y, beside)
+    estimator.n_jobs = max(1, available_cores() // options.jobs)
+    start = time.monotonic()
+
+    def tell(study: Any, trial: Any) -> None:
+        value = "pruned" if trial.value is None or trial.state.name == "PRUNED" else f"{trial.value:.5g}"
+        best = "" if trial.number != study.best_trial.number else ", the best so far"
+        asked = ", ".join(f"{name}={_short(value)}" for name, value in trial.params.items())
+        display.note(f"Trial {trial.number + 1}: {value}{best} ({asked or 'the model as it is'})")
+
+    study, model = dtrees.tune(
+        estimator, X, y, n_trials=options.trials, timeout=options.timeout, cv=options.folds, scoring=options.scoring, n_jobs=options.jobs,
+        random_state=options.seed, storage=options.storage, study_name=options.study, callbacks=[tell], **beside,
+    )  # fmt: skip
+    model.n_jobs = None  # as in dtrees fit
+    display.note(f"Tuning: {plural(len(study.trials), 'trial')} in {time.monotonic() - start:.1f} s")
+    best = study.best_trial
+    parameters = {**best.params} | ({"n_estimators": model.n_estimators} if models.FAMILIES[options.model].boosts else {})
+    judged_by = study.user_attrs["judged_by"]
+    display.result(f"Best mean {judged_by} of {options.folds} folds: {best.value:.5g} (trial {best.number + 1}), with these parameters:")
+    display.result(" ".join(f"-p {name}={_short(value)}" for name, value in parameters.items()) or "those of the model as it is")
+    return model, {"parameters": parameters, "judged_by": judged_by, "best": best.value, "n_trials": len(study.trials)}
+
+
+def _short(value: Any) -> str:
+    """Return a value of a parameter as short text.
+
+    >>> _short(0.123456789), _short(7), _short("sqrt")
+    ('0.12346', '7', 'sqrt')
+    """
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _count_rows(*frames: Any) -> list[int]:
-    import dask
-
     count = dask.delayed(len)
     parts = [[] if frame is None else frame.to_delayed() for frame in frames]
     return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]

@@ -235,7 +235,7 @@ def tune(**options: Any) -> None:
 
     The search runs in this process and needs Optuna.
     """
-    from dtrees.cli.tune import tune
+    from dtrees.cli.fit import tune
 
     tune(**_with_form(options))
 

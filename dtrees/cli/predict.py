@@ -24,11 +24,10 @@ from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
 from dtrees.cli.models import load_trees
 from dtrees.cli.target import classes_of, quantiles_of, summarize
-from dtrees.cli.target_columns import ENDS, TargetColumns, check_intervals
+from dtrees.cli.target_columns import ENDS, TargetColumns, check_intervals, check_report
 from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, kind_of
 from dtrees.ensemble.prediction import by_target
 from dtrees.files import atomic_file
-from dtrees.plots import pyplot
 
 #: Columns of predictions, and of the scores of outliers, which are lower for more unusual rows.
 PREDICTION, SCORE = "prediction", "score"
@@ -206,9 +205,7 @@ def evaluate(
             f"--target names {plural(len(names), 'column')}, but {model!r} predicts {plural(estimator.n_outputs_, 'target')}; "
             "give it once for each, in the order of the fit."
         )
-    if report:
-        tables.check_suffix("--report", report, tables.HTML_SUFFIXES, "a page of HTML")
-        pyplot()  # before the work is done
+    check_report(report)
     classes = dict(zip(names, classes_of(estimator), strict=False))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
@@ -236,10 +233,7 @@ def evaluate(
             of = f" of {name!r}" if len(names) > 1 else ""
             display.scores(f"Score{of} on {plural(n_rows, 'row')} of {data}", scores, trivial)
         if report:
-            y, beside = wanted.taken(rows)
-            with display.stage("Writing the report"):
-                dtrees.report(estimator, rows[columns], y, report, rows=f"of {data}{wanted.in_words}", **beside)
-            display.result(f"Report written to {report}")
+            wanted.report(estimator, rows, columns, report, f"of {data}", display)
     document = {"model": model, "estimator": type(estimator).__name__, "n_rows": n_rows, "report": report}
     display.document(document | wanted.as_document(figures))
 

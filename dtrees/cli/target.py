@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -76,10 +77,12 @@ class TargetSummary:
 
 def summarize(column: Any) -> TargetSummary:
     """Return the summary of a Dask Series."""
-    import dask
+    return merge(by_part(summarize_part, column))
 
-    part_summary = dask.delayed(summarize_part)
-    return merge(dask.compute(*[part_summary(part) for part in column.to_delayed()]))
+
+def by_part(function: Callable[..., Any], collection: Any, *arguments: Any) -> Sequence[Any]:
+    """Return what ``function(part, *arguments)`` returns for each partition of a Dask DataFrame or Series."""
+    return dask.compute(*[dask.delayed(function)(part, *arguments) for part in collection.to_delayed()])
 
 
 def summarize_part(column: pd.Series) -> TargetSummary:
@@ -156,8 +159,7 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     kinds = summary.kinds
     if summary.n_rows == 0:
         raise CommandError("The data has no rows.")
-    if not kinds:
-        raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
+    check_column(summary, target, numbers=False)
     if kinds - {TEXT, BOOL, WHOLE, FRACTION} or (TEXT in kinds and len(kinds) > 1):
         raise CommandError(f"The target {target!r} holds neither numbers nor text only ({summary.example!r}); convert it first.")
     if summary.n_infinite:
@@ -263,12 +265,10 @@ def split(frame: Any, fraction: float, seed: int, query: str | None = None) -> t
     Counting the rows of the partitions is computed at once; nothing else comes to the client. With a column of numbers of queries, these
     are drawn in the place of rows.
     """
-    import dask
     import dask.dataframe as dd
 
     parts = frame.to_delayed()
-    lengths = dask.compute(*[dask.delayed(len)(part) for part in parts])
-    starts = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)]
+    starts = np.concatenate([[0], np.cumsum(by_part(len, frame))])[: len(parts)]
 
     def select(test: bool) -> Any:
         chunks = [dask.delayed(_select)(part, int(start), fraction, seed, query, test) for part, start in zip(parts, starts, strict=True)]
@@ -299,11 +299,9 @@ class Baseline:
 
 def baseline(target: Any, classes: Sequence[Any] | None) -> Baseline:
     """Return the baseline of a training target, a Dask Series; ``classes`` are None for regression."""
-    import dask
-
     if classes is None:
         return Baseline(mean=float(target.mean().compute()))
-    counts = np.sum(dask.compute(*[dask.delayed(_class_counts)(part, tuple(classes)) for part in target.to_delayed()]), axis=0)
+    counts = np.sum(by_part(_class_counts, target, tuple(classes)), axis=0)
     if not counts.any():
         found = target.head(1, npartitions=-1).tolist()[0]
         raise ValueError(f"The target {target.name!r} has none of the model's classes, such as {classes[0]!r}, but {found!r}.")
@@ -414,14 +412,11 @@ def sum_over_parts(function: Callable[..., Any], estimator: Any, rows: Any, clie
 
 def over_parts(function: Callable[..., Any], estimator: Any, rows: Any, client: Any, *arguments: Any) -> Sequence[Any]:
     """Return what ``function(part, estimator, *arguments)`` returns for each partition of a Dask DataFrame."""
-    import dask
-
-    # With a new key: the one of an earlier copy of the same model may be about to be released.
-    shared = (
-        dask.delayed(estimator, pure=False, traverse=False) if client is None else client.scatter(estimator, broadcast=True, hash=False)
-    )
-    tasks = [dask.delayed(function)(part, shared, *arguments) for part in rows.to_delayed()]
-    return [task.compute(scheduler="threads") for task in tasks] if client is None else dask.compute(*tasks)
+    if client is not None:
+        # With a new key: the one of an earlier copy of the same model may be about to be released.
+        return by_part(function, rows, client.scatter(estimator, broadcast=True, hash=False), *arguments)
+    shared = dask.delayed(estimator, pure=False, traverse=False)
+    return [dask.delayed(function)(part, shared, *arguments).compute(scheduler="threads") for part in rows.to_delayed()]
 
 
 def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:

@@ -22,13 +22,15 @@ import click
 import numpy as np
 import pandas as pd
 
+import dtrees
 from dtrees.cli import target
 from dtrees.cli.display import Display
 from dtrees.cli.errors import CommandError
-from dtrees.cli.tables import check_columns
+from dtrees.cli.tables import HTML_SUFFIXES, check_columns, check_suffix
 from dtrees.cli.target import TargetSummary
 from dtrees.ensemble.input.target import BOUNDS, OUTLIERS, QUERIES, VALUES
 from dtrees.ensemble.metrics import Score
+from dtrees.plots import pyplot
 
 #: Options of a second column, by kind: what the models are, the option and its meaning.
 _SECOND = {
@@ -90,11 +92,6 @@ class TargetColumns:
     def query(self) -> str | None:
         """The column of queries, whose rows stay together."""
         return self.second if self.kind == QUERIES else None
-
-    @property
-    def in_words(self) -> str:
-        """The columns, for the sentence about rows of a report."""
-        return f"; target {', '.join(self.names)}" if self.names else ""
 
     def check(self, names: Sequence[str], data: str) -> None:
         """Raise a CommandError if a table lacks a column."""
@@ -161,6 +158,14 @@ class TargetColumns:
             "".join(self.targets): target_of(estimator, pd.concat(y) if self.names else None, np.concatenate(predicted)).scores(estimator)
         }
 
+    def report(self, estimator: Any, rows: Any, columns: Sequence[str], path: str, said: str, display: Display, **more: Any) -> None:
+        """Write the report on complete rows of a Dask DataFrame; ``said`` is which they are, ``more`` other arguments of the report."""
+        y, beside = self.taken(rows)
+        said += f"; target {', '.join(self.names)}" if self.names else ""
+        with display.stage("Writing the report"):
+            dtrees.report(estimator, rows[columns], y, path, rows=said, **beside, **more)
+        display.result(f"Report written to {path}")
+
     def as_document(self, found: Mapping[str, tuple[str, list[Score]]]) -> dict[str, Any]:
         """Return the columns and scores as plain data, by target if there are several."""
         baselines = {name: words for name, (words, _) in found.items()}
@@ -173,11 +178,16 @@ class TargetColumns:
         return names | {key: of for key, one in (("baseline", baselines), ("scores", scores)) for of in one.values()}
 
 
+def check_report(path: str | None) -> None:
+    """Raise, before the work is done, if a report cannot be written to a file."""
+    if path:
+        check_suffix("--report", path, HTML_SUFFIXES, "a page of HTML")
+        pyplot()
+
+
 def _numbered(frame: Any, name: str) -> Any:
     """Return a Dask DataFrame with numbers in place of the values of a column, in the order in which these come first."""
-    import dask
-
-    values = pd.concat(dask.compute(*[part[name].drop_duplicates() for part in frame.to_delayed()])).drop_duplicates()
+    values = pd.concat(target.by_part(pd.Series.drop_duplicates, frame[name])).drop_duplicates()
     empty = pd.Series(dtype=np.int64, name=name)
     return frame.assign(**{name: frame[name].map_partitions(_numbers, pd.Index(values), meta=empty)})
 

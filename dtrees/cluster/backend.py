@@ -14,14 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from distributed import Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.loading import load
 from dtrees.cluster.data.partitions import column_names, computed, draw_rows, in_order, is_array, queries_beside, whole_rows
 from dtrees.cluster.data.predict import predict
 from dtrees.cluster.growing.submission import coordinate, fit
-from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, current_fit, is_coordinating, new_name, register
+from dtrees.cluster.reliability.fit import Fit, Settings, coordinating, is_coordinating, new_name, register
 from dtrees.cluster.transport.clients import checked_client, client_given, default_client, in_task, out_of_the_way, own_client
 from dtrees.engine.plan.plans import BoostingResult, ForestResult
 from dtrees.ensemble.backend import LoadOptions, Output, Table
@@ -88,9 +87,7 @@ class DaskBackend(Backend):
         with out_of_the_way():
             client = own_client() if in_task() else default_client()
             if client is not None:
-                table = load(client, X, y, sample_weight, options)
-                current_fit().own(*table.columns.blocks, *(one for one in (table.target, table.weight) if isinstance(one, Future)))
-                return table
+                return load(client, X, y, sample_weight, options)
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
         X, y, sample_weight, margin = computed(X, y, sample_weight, options.base_margin)
@@ -98,9 +95,7 @@ class DaskBackend(Backend):
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        loaded = _growing("evaluation", "load_evaluation", table, sets, metrics)
-        current_fit().own(*loaded.blocks)
-        return replace(table, evaluation=loaded)
+        return replace(table, evaluation=_growing("evaluation", "load_evaluation", table, sets, metrics))
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
@@ -120,12 +115,12 @@ class DaskBackend(Backend):
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        found: NDArray[Any] = table.columns.fetch(table, "target")
+        found: NDArray[Any] = table.columns.fetch("target")
         return found
 
     def weight(self, table: Table) -> NDArray[np.float64] | None:
         """Fetch the weights into this process."""
-        return None if table.weight is None else table.columns.fetch(table, "weight")
+        return None if table.weight is None else table.columns.fetch("weight")
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

@@ -16,19 +16,20 @@ import socket
 import threading
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import distributed
 from dask.base import collections_to_expr, flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Scheduler, SchedulerPlugin, Worker, get_worker
+from distributed import Scheduler, SchedulerPlugin, Worker
 from distributed.comm import Comm, CommClosedError
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
 from tornado.ioloop import IOLoop
 
+from dtrees.engine.threads import dask_worker
 from dtrees.version import pip_install
 
 _LEAST = (2025, 12)
@@ -100,19 +101,6 @@ def partitions_together(collections: Sequence[Any]) -> list[list[Delayed]]:
     return [[Delayed(key, graph, layer=layer) for key in flatten(keys)] for keys in expression.__dask_keys__()]
 
 
-def own_worker() -> Worker | None:
-    """Return the worker on which this code runs; None elsewhere."""
-    try:
-        return get_worker()
-    except ValueError:
-        return None
-
-
-def threads_of(worker: Worker) -> int:
-    """Return the number of threads of the current worker."""
-    return int(worker.state.nthreads)
-
-
 def actor_on(worker: Worker, key: str) -> Any:
     """Return the actor object with a key on the current worker; None if there is no such actor."""
     return worker.state.actors.get(key)
@@ -131,7 +119,7 @@ def waiting_thread() -> Iterator[None]:
     The profiler samples every task a hundred times a second while holding the interpreter lock. For the deep stack of a fit, that is three
     per cent of a core.
     """
-    if (worker := own_worker()) is None:
+    if (worker := dask_worker()) is None:
         yield
         return
     thread = threading.get_ident()
@@ -255,7 +243,11 @@ async def connect_to_worker(address: str, connection_args: Mapping[str, Any], op
         raise
 
 
-def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, TakenConnection], Awaitable[None]]) -> None:
+#: Serves a connection to an actor, given by a weak reference so that connections do not keep it alive; calls the function to end it.
+Serve = Callable[[Any, TakenConnection, Callable[[], None]], None]
+
+
+def offer_connections(worker: Worker, operation: str, serve: Serve) -> None:
     """Have a worker accept connections to its actors (:func:`connect_to_worker`, with the key of the ``actor``).
 
     Parameters
@@ -264,7 +256,7 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
     operation : str
         The name of the operation; a second offer of the same operation has no effect.
     serve : callable
-        A coroutine function, called with a weak reference to the actor and the connection, so that connections do not keep an actor alive.
+        Called in the worker's event loop; the connection lasts until any thread calls the function that ends it.
     """
 
     async def handle(comm: Comm, actor: str) -> Status:
@@ -273,10 +265,17 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[[Any, Take
             return Status.dont_reply
         reference = weakref.ref(called)
         del called
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(ended.set)
+
         await comm.write("OK")
         taken = TakenConnection(comm)  # before the loop can read anything
         try:
-            await serve(reference, taken)
+            serve(reference, taken, end)
+            await ended.wait()
         finally:
             taken.close()
             await taken.wait_closed()

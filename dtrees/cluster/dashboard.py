@@ -433,14 +433,8 @@ def _seconds_figure(source: Any) -> Any:
 
     plot = _figure("Seconds of each worker", "seconds", y_range=FactorRange(), x_range=DataRange1d(start=0))
     kinds = {"scan": ("work", _SCAN), "communicate": ("messages", _COMMUNICATE), "wait": ("waiting for others", _WAIT)}
-    plot.hbar_stack(
-        list(kinds),
-        y="worker",
-        height=0.6,
-        color=[colour for _, colour in kinds.values()],
-        legend_label=[label for label, _ in kinds.values()],
-        source=source,
-    )
+    labels, colours = map(list, zip(*kinds.values(), strict=True))
+    plot.hbar_stack(list(kinds), y="worker", height=0.6, color=colours, legend_label=labels, source=source)
     plot.add_layout(plot.legend[0], "below")
     plot.legend.orientation, plot.legend.padding, plot.legend.border_line_alpha = "horizontal", 2, 0.0
     return plot

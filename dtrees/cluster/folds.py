@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.backend import DaskBackend
 from dtrees.cluster.data.partitions import chunks_of, column_names, computed, is_array, partitions_of, whole_rows
-from dtrees.cluster.data.rows import ClusterRows, RowBlock
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.cluster.transport.clients import own_client
 from dtrees.ensemble.backend import LoadOptions, Output, Table
@@ -128,41 +127,10 @@ class SharedTable:
         summary = TargetSummary.of(y, weight, classify=options.classify)
         summary.check()
         with Tasks(own_client()) as tasks:
-            columns = table.columns
-            if not isinstance(columns, ClusterRows):
-                sent = [tasks.send("weight", weight, columns.workers[0])]
-                handles: dict[str, Any] = {"weight": sent[0]}
-            else:
-                sent, columns = _weighted(tasks, columns, weight)
-                handles = dict.fromkeys(("columns", "target", "weight"), columns)
+            columns, sent = table.columns.weighted(tasks, weight)
             tasks.keep(*sent)
         futures += sent
-        return replace(table, **vars(summary), **handles)
-
-
-def _weighted(tasks: Tasks, columns: ClusterRows, weight: NDArray[np.float64]) -> tuple[list[Future], ClusterRows]:
-    """Return rows with other weights, and the futures created for these."""
-    sent: list[Future] = []
-    blocks, parts = [], []
-    for block, worker, ranges, (X, y, _) in zip(columns.blocks, columns.workers, columns.ranges, columns.parts, strict=True):
-        chunks = [tasks.send("weight", weight[first:last], worker) for first, last in ranges]
-        blocks.append(tasks.submit("weight", WeightedBlock.of, block, chunks, on=worker))
-        parts.append([X, y, [chunk.key for chunk in chunks]])
-        sent += [*chunks, blocks[-1]]
-    return sent, replace(columns, blocks=blocks, parts=parts, workers=list(columns.workers))
-
-
-class WeightedBlock(RowBlock):
-    """A block that shares the arrays of another one, except its weights."""
-
-    @classmethod
-    def of(cls, block: RowBlock, chunks: list[NDArray[np.float64]]) -> WeightedBlock:
-        """Return a block with the given weights."""
-        return cls(block.columns, block.ranges, block.target, np.concatenate(chunks))
-
-    def __sizeof__(self) -> int:
-        """Return the bytes of the weights."""
-        return 0 if self.weight is None else self.weight.nbytes
+        return replace(table, **vars(summary), **dict.fromkeys(("columns", "target", "weight"), columns))
 
 
 class SharedRows:

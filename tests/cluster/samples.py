@@ -194,4 +194,4 @@ def records(client: Client) -> dict[str, dict[str, Any]]:
 
 def _records(dask_scheduler: Any) -> dict[str, dict[str, Any]]:
     known = dask_scheduler.plugins["dtrees-fits"]._records
-    return {fit: {"state": one.state, "turns": one.turns, "n_trees": len(one.trees)} for fit, one in known.items()}
+    return {fit: {"state": one.history.state, "turns": one.turns, "n_trees": len(one.trees)} for fit, one in known.items()}

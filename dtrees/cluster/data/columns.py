@@ -16,27 +16,26 @@ columns of one step are stored twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import getitem
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from distributed import Future, get_worker
+from distributed import Future
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.memory import STATE_BYTES
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, join_weights
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, release
-from dtrees.cluster.transport.clients import threads_of_workers
+from dtrees.cluster.transport.clients import bytes_of_results, threads_of_workers
 from dtrees.cluster.transport.events import publish
-from dtrees.engine.threads import Threads
-from dtrees.ensemble.backend import Table
-from dtrees.ensemble.checkpoint import array_digest, column_digests
+from dtrees.engine.threads import Threads, available_cores
+from dtrees.ensemble.checkpoint import column_digests
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
@@ -49,42 +48,66 @@ _MOST_CHUNKS = 20_000
 
 @dataclass(frozen=True)
 class ClusterColumns(ClusterTable):
-    """The presorted columns of a table, on a cluster.
+    """The presorted columns of a table on a cluster.
 
     Each block is a :class:`~dtrees.split.table.columns.Columns`: one for each shard if columns are sharded; otherwise a single block of all
     columns, which is a :class:`~dtrees.split.table.sparse_columns.SparseColumns` if the table is sparse.
 
     Attributes
     ----------
+    target : Future of ndarray, shape (n_rows,) or (n_rows, k)
+    weight : Future of ndarray, shape (n_rows,), or None
     ids : list of list of int
         The columns of each block, ascending.
+    n_bytes : list of int
+        The size of each block.
     partitions : list of str
         The keys of the tasks for X, in row order. Their results are not stored; Dask can compute them again.
     cells : int or None
         Number of stored cells, if the table is sparse.
     """
 
+    target: Future
+    weight: Future | None
     ids: list[list[int]]
+    n_bytes: list[int]
     partitions: list[str]
     cells: int | None = None
+    places_rows = False
+
+    def shard(self, i: int) -> tuple[Any, ...]:
+        """Return a block, the numbers of its columns and of all, and the target and weights."""
+        return self.blocks[i], np.array(self.ids[i], np.int32), self.n_columns, self.target, self.weight
+
+    def share(self, i: int) -> tuple[int, int]:
+        """Return the number of columns and of rows of a block."""
+        return len(self.ids[i]), self.n_rows
+
+    def needed(self, i: int) -> int:
+        """Return the bytes of a block, and of the state of all rows."""
+        return self.n_bytes[i] + STATE_BYTES * self.n_rows
+
+    def weighted(self, tasks: Tasks, weight: NDArray[np.float64]) -> tuple[Self, list[Future]]:
+        """Return the columns with other weights, and their future."""
+        sent = tasks.send("weight", weight, self.workers[0])
+        return replace(self, weight=sent), [sent]
 
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
-        return presort_blocks(tasks, tasks.find(self.partitions), self.schema, self.n_rows, {worker: self.ids[i]})[0]
+        return presort_blocks(tasks, tasks.find(self.partitions), self.encoding.schema, self.n_rows, {worker: self.ids[i]})[0]
 
-    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
-        (found,) = tasks.waiter.gather([getattr(table, name)])
-        return np.asarray(found)
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        found: Future = getattr(self, name)
+        return found
 
-    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each column, or a single digest of a sparse table; start those of target and weight."""
-        by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
+    def _column_digests(self) -> list[str]:
+        with Tasks(self.client) as tasks:
+            by_block = tasks.waiter.gather(tasks.map("digest", column_digests, self.blocks))
         by_column = dict(zip(chain(*self.ids), chain(*by_block), strict=False))
-        vectors = [tasks.submit("digest", array_digest, getattr(table, name)) for name in names]
-        return [by_column[j] for j in sorted(by_column)], vectors
+        return [by_column[j] for j in sorted(by_column)]
 
 
-def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding) -> tuple[ClusterColumns, Future, Any]:
-    """Start presorting whole columns; return them, the target and the weights."""
+def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encoding: Encoding) -> ClusterColumns:
+    """Presort whole columns."""
     workers, ids, schema = list(plan.columns), list(plan.columns.values()), encoding.schema
     if parts.cells is not None:
         blocks = [presort_stored(tasks, parts.X, schema, n_rows, workers[0])]
@@ -104,9 +127,9 @@ def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encod
     if plan.placement.kind != "sharded":  # shards report themselves
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
         publish(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
-    keys = [future.key for future in parts.X]
-    about = (tasks.client, plan.placement, blocks, workers, n_rows, schema, plan.sizes, plan.spare)
-    return ClusterColumns(*about, ids, keys, parts.cells), target, weight
+    sizes, keys = bytes_of_results(tasks.client, blocks), [future.key for future in parts.X]
+    n_bytes = [sizes[block.key] for block in blocks]
+    return ClusterColumns(tasks.client, plan, encoding, n_rows, blocks, workers, target, weight, ids, n_bytes, keys, parts.cells)
 
 
 def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, columns: dict[str, list[int]]) -> list[Future]:
@@ -205,7 +228,7 @@ def _sort(assembly: Assembly, first: int, chunks: list[list[NDArray[Any]]]) -> A
     def sort(k: int) -> None:
         assembly.sort(first + k, np.concatenate([chunk[k] for chunk in chunks]))
 
-    with Threads(threads_of(get_worker())) as threads:
+    with Threads(available_cores()) as threads:
         threads.map(sort, range(len(chunks[0])))
     assembly.rest()
     return assembly

@@ -52,8 +52,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     Returns
     -------
     Table
-        Its columns are a :class:`~dtrees.cluster.data.columns.ClusterColumns`; target and weight are futures of arrays. Or all are
-        :class:`~dtrees.cluster.data.rows.ClusterRows`.
+        Its columns, target and weight are one :class:`~dtrees.cluster.data.tables.ClusterTable`.
 
     Raises
     ------
@@ -83,13 +82,10 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         plan, shares = _plan(tasks, parts, sizes, capacities, options.n_trees, possible(wants))
         plan.publish(capacities)
         encoding = Encoding(schema, summary.classes, options.estimator_name, options.multi_output, plan.placement.storage == "disk")
-        columns: Any
-        if plan.placement.kind == "rows":
-            columns = target = load_rows(tasks, parts, plan, summary.n_rows, encoding, shares)
-            weight = None if parts.weight is None else columns
-        else:
-            columns, target, weight = load_columns(tasks, parts, plan, summary.n_rows, encoding)
-    return Table.load(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement, base_margin=margin, X=here)
+        loaded = tasks, parts, plan, summary.n_rows, encoding
+        columns = load_rows(*loaded, shares) if plan.placement.kind == "rows" else load_columns(*loaded)
+    weight = None if parts.weight is None else columns
+    return Table.load(schema, summary, columns=columns, target=columns, weight=weight, placement=plan.placement, base_margin=margin, X=here)
 
 
 def _plan(

@@ -13,22 +13,20 @@ If cells are stored on disk, a preceding task encodes each partition, so that wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.data.tables import ClusterTable, Encoding, join_targets, join_weights
 from dtrees.cluster.reliability.waiting import Tasks, release
 from dtrees.engine.rows.all_rows import in_order
-from dtrees.engine.threads import Threads
-from dtrees.ensemble.backend import Table
+from dtrees.engine.threads import Threads, available_cores
 from dtrees.ensemble.checkpoint import array_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Columns
@@ -61,6 +59,19 @@ class RowBlock:
         """Return the bytes of its arrays in memory."""
         arrays = [self.columns.codes, self.columns.words, self.target, self.weight]
         return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
+
+
+class WeightedBlock(RowBlock):
+    """A block that shares the arrays of another one, except its weights."""
+
+    @classmethod
+    def of(cls, block: RowBlock, chunks: list[NDArray[np.float64]]) -> WeightedBlock:
+        """Return a block with the given weights."""
+        return cls(block.columns, block.ranges, block.target, np.concatenate(chunks))
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the weights."""
+        return 0 if self.weight is None else self.weight.nbytes
 
 
 class EncodedPartition:
@@ -100,16 +111,34 @@ class ClusterRows(ClusterTable):
     parts : list of list of list of str, or None
         For each block, the keys of the tasks for partitions of X, of y, and of weights. Their results are not stored; Dask can compute them
         again.
-    encoding : Encoding
     """
 
     ranges: list[list[RowRange]]
     parts: list[list[list[str] | None]]
-    encoding: Encoding
+    places_rows = True
 
-    def rows_of(self, i: int) -> int:
-        """Return the number of rows of a block."""
-        return sum(last - first for first, last in self.ranges[i])
+    def shard(self, i: int) -> tuple[Any, ...]:
+        """Return a block, and the number of all rows."""
+        return self.blocks[i], self.n_rows
+
+    def share(self, i: int) -> tuple[int, int]:
+        """Return the number of columns and of rows of a block."""
+        return self.n_columns, sum(last - first for first, last in self.ranges[i])
+
+    def needed(self, i: int) -> int:
+        """Return the bytes that a worker needs for the rows of a block."""
+        return self.plan.sizes.needed_for_rows(self.share(i)[1], on_disk=self.encoding.is_on_disk)
+
+    def weighted(self, tasks: Tasks, weight: NDArray[np.float64]) -> tuple[Self, list[Future]]:
+        """Return the rows with other weights, and the futures created for these."""
+        sent: list[Future] = []
+        blocks, parts = [], []
+        for block, worker, ranges, (X, y, _) in zip(self.blocks, self.workers, self.ranges, self.parts, strict=True):
+            chunks = [tasks.send("weight", weight[first:last], worker) for first, last in ranges]
+            blocks.append(tasks.submit("weight", WeightedBlock.of, block, chunks, on=worker))
+            parts.append([X, y, [chunk.key for chunk in chunks]])
+            sent += [*chunks, blocks[-1]]
+        return replace(self, blocks=blocks, parts=parts, workers=list(self.workers)), sent
 
     def _moves_from(self, having: set[str], worker: str) -> bool:
         """A block with cells on disk is made again instead of moved, as the moved one would be in memory."""
@@ -119,14 +148,20 @@ class ClusterRows(ClusterTable):
         given = [None if keys is None else tasks.find(keys) for keys in self.parts[i]]
         return _make_block(tasks, given, self.ranges[i], self.encoding, worker)
 
-    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
-        chunks = tasks.waiter.gather(tasks.map(name, getattr, self.blocks, [name] * len(self.blocks)))
-        return in_order(chunks, self.ranges, self.n_rows)
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        chunks = tasks.map(name, getattr, self.blocks, [name] * len(self.blocks))
+        return tasks.submit(name, in_order, chunks, self.ranges, self.n_rows)
 
-    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digest of each whole column; start those of target and weight."""
-        chunks = [tasks.map("digest", getattr, self.blocks, [name] * len(self.blocks)) for name in names]
-        return _column_digests(tasks, self), [tasks.submit("digest", _digest, each, self.ranges, self.n_rows) for each in chunks]
+    def _column_digests(self) -> list[str]:
+        """Return the digest of each whole column. A task combines one column at a time."""
+        return [self._column_digest(j) for j in range(self.n_columns)]
+
+    def _column_digest(self, column: int) -> str:
+        with Tasks(self.client) as tasks:
+            distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, self.blocks, column=column))
+            chunks = tasks.map("digest", _codes, self.blocks, [distinct] * len(self.blocks), column=column)
+            codes = tasks.submit("digest", in_order, chunks, self.ranges, self.n_rows)
+            return str(tasks.waiter.gather([tasks.submit("digest", array_digest, codes, distinct)])[0])
 
 
 def load_rows(
@@ -143,8 +178,7 @@ def load_rows(
     release(parts.futures)
     tasks.waiter.wait(blocks)
     tasks.keep(*blocks)
-    about = (tasks.client, plan.placement, blocks, list(shares), n_rows, encoding.schema, plan.sizes, plan.spare)
-    return ClusterRows(*about, ranges, keys, encoding)
+    return ClusterRows(tasks.client, plan, encoding, n_rows, blocks, list(shares), ranges, keys)
 
 
 def _make_block(tasks: Tasks, given: Sequence[Any], ranges: list[RowRange], encoding: Encoding, worker: str) -> Future:
@@ -168,7 +202,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
     """Combine the rows of partitions, which are already encoded if they are on disk."""
     schema = encoding.schema
     lengths = [last - first for first, last in ranges]
-    with Threads(threads_of(get_worker())) as threads:
+    with Threads(available_cores()) as threads:
         columns = arrange_rows(
             lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
             lengths,
@@ -178,17 +212,6 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[Row
         )
     target = join_targets([encoding.target(part) for part in y])
     return RowBlock(columns, ranges, target, None if weight is None else join_weights(weight))
-
-
-def _column_digests(tasks: Tasks, rows: ClusterRows) -> list[str]:
-    """Return the digest of each whole column. A task combines one column at a time."""
-    columns = []
-    for j in range(rows.n_columns):
-        distinct = tasks.submit("digest", _merged, tasks.map("digest", _distinct, rows.blocks, column=j))
-        codes = tasks.map("digest", _codes, rows.blocks, [distinct] * len(rows.blocks), column=j)
-        columns.append(tasks.submit("digest", _digest, codes, rows.ranges, rows.n_rows, distinct))
-        tasks.waiter.wait([columns[-1]])
-    return tasks.waiter.gather(columns)
 
 
 def _distinct(block: RowBlock, column: int) -> NDArray[np.float64]:
@@ -207,8 +230,3 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
     forget(block.columns.codes[column])
     mine = block.columns.values_of(column, codes)
     return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
-
-
-def _digest(chunks: list[NDArray[Any]], ranges: Sequence[Sequence[RowRange]], n_rows: int, *others: NDArray[Any]) -> str:
-    """Return the digest of values of all rows in row order, given by block."""
-    return array_digest(in_order(chunks, ranges, n_rows), *others)

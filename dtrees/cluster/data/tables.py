@@ -6,21 +6,20 @@ either kind is made again from the user's data.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from distributed import Client, Future
 from numpy.typing import NDArray
 
-from dtrees.cluster.data.memory import Sizes
+from dtrees.cluster.data.placement import Plan
 from dtrees.cluster.reliability.fit import current_fit
 from dtrees.cluster.reliability.waiting import Tasks, same
 from dtrees.cluster.transport.clients import holders, out_of_the_way
-from dtrees.ensemble.backend import Placement, Table
-from dtrees.ensemble.checkpoint import table_digest
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.checkpoint import array_digest, table_digest
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 
@@ -43,37 +42,50 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class ClusterTable:
-    """A table on a cluster, in blocks of columns or of rows.
+class ClusterTable(ABC):
+    """A table on a cluster, with its target and weights, in blocks of columns or of rows: one for each shard, if there are several.
 
     Attributes
     ----------
     client : distributed.Client
-    placement : Placement
+    plan : Plan
+    encoding : Encoding
+    n_rows : int
     blocks : list of Future
     workers : list of str
         The worker on which each block was made.
-    n_rows : int
-    schema : Schema
-    sizes : Sizes
-        The memory of the table.
-    spare : dict from str to float
-        Bytes that workers have free besides blocks and their associated data, except evaluation sets.
+    places_rows : bool
+        Whether blocks hold rows of the table, not columns.
     """
 
     client: Client
-    placement: Placement
+    plan: Plan
+    encoding: Encoding
+    n_rows: int
     blocks: list[Future]
     workers: list[str]
-    n_rows: int
-    schema: Schema
-    sizes: Sizes
-    spare: dict[str, float]
+    places_rows: ClassVar[bool]
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
-        return len(self.schema)
+        return len(self.encoding.schema)
+
+    @abstractmethod
+    def shard(self, i: int) -> tuple[Any, ...]:
+        """Return the data of a shard: a block, and what it needs to know."""
+
+    @abstractmethod
+    def share(self, i: int) -> tuple[int, int]:
+        """Return the number of columns and of rows of a block."""
+
+    @abstractmethod
+    def needed(self, i: int) -> int:
+        """Return the bytes that a worker needs for a shard."""
+
+    @abstractmethod
+    def weighted(self, tasks: Tasks, weight: NDArray[np.float64]) -> tuple[Self, list[Future]]:
+        """Return the table with other weights, and the futures created for these."""
 
     def bring(self, i: int, worker: str) -> Future:
         """Return block ``i`` on another worker: moved there if it is in memory, otherwise made again from the user's data.
@@ -87,7 +99,6 @@ class ClusterTable:
             new = tasks.submit("moved", same, old, on=worker) if moves else self._made_again(tasks, i, worker)
             tasks.keep(new)
         self.blocks[i], self.workers[i] = new, worker
-        current_fit().own(new)
         old.release()
         return new
 
@@ -99,24 +110,26 @@ class ClusterTable:
     def _made_again(self, tasks: Tasks, i: int, worker: str) -> Future:
         """Start making a block on a worker from the user's data."""
 
-    def fetch(self, table: Table, name: str) -> NDArray[Any]:
+    def fetch(self, name: str) -> NDArray[Any]:
         """Fetch the "target" or "weight" of all rows, in row order; multi-output targets by output."""
         with out_of_the_way(), Tasks(self.client) as tasks:
-            return np.asarray(self._fetched(tasks, table, name), order="F")
+            (found,) = tasks.waiter.gather([self._vector(tasks, name)])
+            return np.asarray(found, order="F")
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the training set, independent of its placement; see :meth:`dtrees.ensemble.in_process.Backend.fingerprint`."""
         with out_of_the_way(), Tasks(self.client) as tasks:
-            columns, vectors = self._digests(tasks, table, ["target", "weight"] if table.weight is not None else ["target"])
-            return table_digest(table, columns, *(*tasks.waiter.gather(vectors), None)[:2])
+            names = ["target", "weight"] if table.weight is not None else ["target"]
+            vectors = [tasks.submit("digest", array_digest, self._vector(tasks, name)) for name in names]
+            return table_digest(table, self._column_digests(), *(*tasks.waiter.gather(vectors), None)[:2])
 
     @abstractmethod
-    def _fetched(self, tasks: Tasks, table: Table, name: str) -> NDArray[Any]:
-        """Fetch the "target" or "weight" of all rows."""
+    def _vector(self, tasks: Tasks, name: str) -> Future:
+        """Return the "target" or "weight" of all rows."""
 
     @abstractmethod
-    def _digests(self, tasks: Tasks, table: Table, names: Sequence[str]) -> tuple[list[str], list[Future]]:
-        """Return the digests of columns; start those of target and weight, by name."""
+    def _column_digests(self) -> list[str]:
+        """Return the digest of each column, or a single digest of a sparse table."""
 
 
 def join_targets(chunks: list[NDArray[Any]]) -> NDArray[Any]:

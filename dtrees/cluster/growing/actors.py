@@ -25,7 +25,7 @@ import dask
 from distributed import Client, Future, KilledWorker
 from distributed.protocol.pickle import dumps, loads
 
-from dtrees.cluster.compat import own_worker, waiting_thread
+from dtrees.cluster.compat import waiting_thread
 from dtrees.cluster.data.memory import running
 from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
@@ -34,6 +34,7 @@ from dtrees.cluster.reliability.registry import belonging
 from dtrees.cluster.reliability.waiting import WorkerMonitor, killed_worker_error, task_keys
 from dtrees.cluster.transport.clients import give_up, in_loop
 from dtrees.cluster.transport.direct_channel import ActorBase, DirectChannel, Failed, framed, open_channel
+from dtrees.engine.threads import dask_worker
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -173,7 +174,7 @@ class Actors:
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
         """Return actors in calling order: those of this process last, as they use the interpreter once they are called."""
-        here = own_worker()
+        here = dask_worker()
         return sorted(actors, key=lambda i: here is not None and self.workers[i] == here.address)
 
     def look(self) -> dict[str, dict[str, Any]]:

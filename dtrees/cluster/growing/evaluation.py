@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, get_worker
+from distributed import Client, Future
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
 from dtrees.cluster.data.partitions import align, compute_partitions, is_lazy, joined
 from dtrees.cluster.data.placement import nthreads, place_blocks
@@ -22,6 +21,7 @@ from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.reliability.waiting import Tasks, however_large, release, same
 from dtrees.cluster.transport.direct_channel import ActorBase
+from dtrees.engine.threads import available_cores
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.evaluation_sets import EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, check_set, has_weight, make_block
 from dtrees.ensemble.metrics import Block, Metric
@@ -65,7 +65,7 @@ def load_evaluation(table: Table, sets: Sequence[EvalSet], metrics: Sequence[Met
             options = about | {"weighted": given.weight is not None, "started": given.start is not None}
             sizes += [block_bytes(table.schema, n_rows, **options) for n_rows in rows]
             set_of_block += [position] * len(made)
-        workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
+        workers = place_blocks(sizes, columns.plan.placement, nthreads(client), columns.plan.spare)
         made = blocks
         blocks = [tasks.submit("encode", same, one, on=worker) for one, worker in zip(made, workers, strict=True)]
         release(made)
@@ -115,7 +115,7 @@ class ScorerActor(ActorBase):
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
         super().__init__()
-        self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
+        self._scorer = Scorer(blocks, metrics, available_cores())
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]]:
         """Add rounds; see :meth:`dtrees.ensemble.evaluation_sets.Scorer.score`."""

@@ -26,15 +26,13 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.columns import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, WorkerCapacity, running, worker_capacities
-from dtrees.cluster.data.placement import needed_for_all, nthreads
-from dtrees.cluster.data.rows import ClusterRows
+from dtrees.cluster.data.placement import Plan, needed_for_all, nthreads
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.evaluation import ClusterEvaluation
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.growing.shards import DaskExecutor, DaskRowsExecutor
+from dtrees.cluster.growing.shards import WorkerShards
 from dtrees.cluster.reliability.fit import Fit, Reporting, WholeTables, current_fit, log_of
 from dtrees.cluster.reliability.waiting import Tasks
 from dtrees.cluster.transport.clients import own_client
@@ -47,6 +45,7 @@ from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
 from dtrees.engine.shard.tree import trees_side_by_side
+from dtrees.engine.threads import available_cores
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.metrics import Block
@@ -80,13 +79,13 @@ def boost(
         If the fit is no longer wanted.
     """
     columns, sets, fit = table.columns, table.evaluation, current_fit()
-    if columns.placement.kind == "one-worker":
+    if columns.plan.placement.kind == "one-worker":
         boost_here = partial(_boost_here, plan, previous, initial, callback, (fit.name, fit.turn), None if sets is None else sets.about)
-        data = *columns.blocks, table.target, table.weight, [] if sets is None else sets.blocks
+        data = *columns.blocks, columns.target, columns.weight, [] if sets is None else sets.blocks
         with Tasks(columns.client) as tasks:
             return tasks.waiter.gather([tasks.submit("boost", boost_here, *data, on=columns.workers[0])])[0]
     with contextlib.ExitStack() as stack:
-        shards = _over_shards(table, stack)
+        shards = stack.enter_context(contextlib.closing(WorkerShards(columns)))
         evaluation = None if sets is None else stack.enter_context(contextlib.closing(ClusterEvaluation(sets)))
         log = log_of(fit, columns.client, plan)
         return boosting.boost(shards, plan, previous, initial, Reporting(fit, "round", callback, shards.timings), log, evaluation)
@@ -99,7 +98,7 @@ def _boost_here(
     """Boost in a task; ``run`` has the name of the fit and the turn."""
     share_kernels()
     fit = Fit(run[0], current_fit().settings, run[1])
-    n_threads = threads_of(get_worker())
+    n_threads = available_cores()
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
     log = log_of(fit, own_client(), plan)
     with LocalExecutor(columns, target, weight, n_threads) as executor, exits_as_errors():
@@ -110,13 +109,13 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
     """Grow the trees ``first`` to ``last - 1``; raises as :func:`boost` does."""
     bare, fit = without_checkpoint(plan), current_fit()
     with contextlib.ExitStack() as stack:
-        if table.columns.placement.kind not in ("sharded", "rows"):
+        if table.columns.plan.placement.kind not in ("sharded", "rows"):
 
             def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
                 return _grow_by_tasks(table, bare, first, last, Reporting(fit, "tree", callback))
 
         else:
-            shards = _over_shards(table, stack)
+            shards = stack.enter_context(contextlib.closing(WorkerShards(table.columns)))
             # With out-of-bag sums, restored trees would have to be grown again.
             log = None if plan.out_of_bag else log_of(fit, table.columns.client, plan)
             n = _side_by_side(table, plan)
@@ -129,19 +128,12 @@ def grow_forest(table: Table, plan: ForestPlan, first: int, last: int, callback:
         return grow_in_batches(grow, plan, first, last, callback)
 
 
-def _over_shards(table: Table, stack: contextlib.ExitStack) -> DaskExecutor | DaskRowsExecutor:
-    is_by_rows = isinstance(table.columns, ClusterRows)
-    shards = DaskRowsExecutor(table.columns) if is_by_rows else DaskExecutor(table.columns, table.target, table.weight)
-    stack.callback(shards.close)
-    return shards
-
-
 def _side_by_side(table: Table, plan: ForestPlan) -> int:
     """Return the number of trees of a forest to grow side by side over shards."""
-    columns, spare = table.columns, min(table.columns.spare.values())
-    if not isinstance(columns, ClusterRows):
+    columns, spare = table.columns, min(table.columns.plan.spare.values())
+    if not columns.places_rows:
         return trees_side_by_side(plan, columns.n_rows, table.weight is not None, spare)
-    threads, n_rows = nthreads(columns.client), max(map(columns.rows_of, range(len(columns.blocks))))
+    threads, n_rows = nthreads(columns.client), max(columns.share(i)[1] for i in range(len(columns.blocks)))
     return trees_at_once(plan, n_rows, max((threads[worker] for worker in columns.workers if worker in threads), default=1), spare)
 
 
@@ -215,19 +207,19 @@ class ForestWorkers:
 
     Parameters
     ----------
-    columns : ClusterColumns
+    plan : Plan
     n_trees : int
     """
 
-    def __init__(self, columns: ClusterColumns, n_trees: int) -> None:
-        self._columns, self._n_trees = columns, n_trees
-        self._able = set(columns.placement.workers)
+    def __init__(self, plan: Plan, n_trees: int) -> None:
+        self._plan, self._n_trees = plan, n_trees
+        self._able = set(plan.placement.workers)
         self._threads: dict[str, int] = {}
 
     def threads(self, capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
         """Return the number of threads of the current workers that can hold the table; if there are none, of the previous ones."""
-        for worker, capacity in capacities.items() if self._columns.placement.kind == "replicated" else ():
-            if needed_for_all(self._columns.sizes, capacity.threads, self._n_trees) <= capacity.free:
+        for worker, capacity in capacities.items() if self._plan.placement.kind == "replicated" else ():
+            if needed_for_all(self._plan.sizes, capacity.threads, self._n_trees) <= capacity.free:
                 self._able.add(worker)
         # If all workers for which the table was made are lost, any other is used.
         able = self._able & capacities.keys() or capacities.keys()
@@ -237,7 +229,7 @@ class ForestWorkers:
 
 def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, submit: Callable[[Batch], Future]) -> Iterator[Any]:
     """Assign batches to workers with free threads; yield the results of all, in the order of the batches."""
-    workers, futures = ForestWorkers(columns, n), list[Future]()
+    workers, futures = ForestWorkers(columns.plan, n), list[Future]()
 
     def give(capacities: Mapping[str, WorkerCapacity]) -> None:
         futures.extend(submit(batch) for batch in batches.give(workers.threads(capacities)))
@@ -254,9 +246,19 @@ def _completed(tasks: Tasks, columns: ClusterColumns, batches: Batches, n: int, 
             following += 1
 
 
+def _until_stopped(grown: Iterator[Any], n: int, callback: Callback) -> list[Any]:
+    """Return what has grown until the callback, called after each of the ``n``, ends the fit."""
+    began, found = time.perf_counter(), []
+    for one in grown:
+        found.append(one)
+        if callback(Progress(len(found), n, time.perf_counter() - began)):
+            break
+    return found
+
+
 def _submit(tasks: Tasks, stage: str, grow: Callable[..., Any], table: Table, batch: Batch) -> Future:
     """Submit a batch; ``grow`` gets the batch, columns, target, weights, and a callback to be called after each tree."""
-    data = *table.columns.blocks, table.target, table.weight
+    data = *table.columns.blocks, table.columns.target, table.columns.weight
     return tasks.submit(stage, _grow_batch, grow, batch, *data, current_fit().name, on=batch.worker, priority=-batch.first)
 
 
@@ -264,7 +266,7 @@ def _grow_batch(grow: Callable[..., Any], batch: Batch, columns: Columns, target
     share_kernels()
     began = time.perf_counter()
     # Without the check, its threads might grow unwanted trees for hours.
-    result = grow(batch, columns, target, weight, current_fit().check_after_tree)
+    result = grow(batch, columns, target, weight, current_fit().check)
     publish(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=batch.last - batch.first)
     return result
 
@@ -275,7 +277,7 @@ def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callba
     The callback is called for trees in order. When it ends the fit, later trees are left out even if they are already grown, so that the
     forest does not depend on timing.
     """
-    columns, began = table.columns, time.perf_counter()
+    columns = table.columns
     batches = Batches(first, last, BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else None)
     started: list[tuple[Batch, Future]] = []
     with Tasks(columns.client) as tasks:
@@ -286,12 +288,8 @@ def _grow_by_tasks(table: Table, plan: ForestPlan, first: int, last: int, callba
             started.append((batch, result))
             return tasks.submit("unpack", _without_sums, result) if plan.out_of_bag else result
 
-        grown: list[Tree] = []
         in_order = _completed(tasks, columns, batches, last - first, start)
-        for tree in (tree for result in in_order for tree in result.trees):
-            grown.append(tree)
-            if callback(Progress(len(grown), last - first, time.perf_counter() - began)):
-                break
+        grown = _until_stopped((tree for result in in_order for tree in result.trees), last - first, callback)
         if not plan.out_of_bag:
             return ForestResult(grown)
         end = first + len(grown)
@@ -326,17 +324,11 @@ def grow_bag(table: Table, grow: GrowOne, n: int, callback: Callback | None) -> 
 
     The callback is called for them in order; when it ends the fit, later ones are left out even if they are already grown.
     """
-    columns, began = table.columns, time.perf_counter()
+    columns = table.columns
     about = replace(table, columns=None, target=None, weight=None)
-    report = Reporting(current_fit(), "tree", callback)
     with Tasks(columns.client) as tasks:
         start = partial(_submit, tasks, "booster", partial(_grow_booster, grow, about), table)
-        grown = []
-        for result in _completed(tasks, columns, Batches(0, n, size=1), n, start):
-            grown.append(result)
-            if report(Progress(len(grown), n, time.perf_counter() - began)):
-                break
-    return grown
+        return _until_stopped(_completed(tasks, columns, Batches(0, n, size=1), n, start), n, Reporting(current_fit(), "tree", callback))
 
 
 def _grow_booster(grow: GrowOne, about: Table, batch: Batch, columns: Columns, target: Any, weight: Any, callback: Callback) -> Any:

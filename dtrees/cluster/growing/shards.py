@@ -1,6 +1,6 @@
-"""Executors over shards on workers, each with some of the columns or of the rows; they carry the engine's messages.
+"""The executor over shards on workers, each with some of the columns or of the rows; it carries the engine's messages.
 
-An executor runs with the coordinator, in a task of the cluster. The data of a lost shard are brought, or made again from the user's data,
+The executor runs with the coordinator, in a task of the cluster. The data of a lost shard are brought, or made again from the user's data,
 on a worker without a shard if there is one, otherwise beside another shard. When a worker without a shard joins later, one of two shards on
 the same worker moves there between two trees. :mod:`dtrees.engine.run.lasting` brings new shards up to date.
 
@@ -14,22 +14,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-from distributed import Future, get_worker
+from distributed import get_worker
 
-from dtrees.cluster.compat import threads_of
-from dtrees.cluster.data.columns import ClusterColumns
-from dtrees.cluster.data.memory import STATE_BYTES, running
-from dtrees.cluster.data.rows import ClusterRows, RowBlock
+from dtrees.cluster.data.memory import running
+from dtrees.cluster.data.rows import RowBlock
 from dtrees.cluster.data.tables import ClusterTable
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorsLost, LastingActors
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.transport.clients import bytes_of_results
 from dtrees.cluster.transport.direct_channel import ActorBase, pack_named
 from dtrees.cluster.transport.events import Account, Exchanges, Timings, publish
 from dtrees.cluster.transport.peers import PeerLost, Peers
@@ -37,6 +32,7 @@ from dtrees.engine.protocol.exchange import Payload, Step
 from dtrees.engine.protocol.messages import Executor, Message, ShardsLost
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.shard.shard import Shard
+from dtrees.engine.threads import available_cores
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -54,18 +50,11 @@ class ShardActor(ActorBase):
         super().__init__()
         share_kernels()
         worker = get_worker()
-        self._shard = make(*parts, threads_of(worker))
+        self._shard = make(*parts, available_cores())
         self._number, put = number, self._shard.mailbox.put
         self.peers = Peers(worker, number, lambda sent: put(Payload._make((*sent[0], sent[1]))))
+        self.meet, self.interrupt = self.peers.meet, self.peers.interrupt  # for the coordinator
         self.when_gone(self._shard.close)
-
-    def meet(self, where: Sequence[tuple[str, str]]) -> None:
-        """Receive the addresses of all shards, including this one."""
-        self.peers.meet(where)
-
-    def interrupt(self) -> None:
-        """Stop waiting for other shards, until their addresses are received again."""
-        self.peers.interrupt()
 
     def handle(self, message: Message) -> tuple[Any, Account]:
         """Carry out a message; return the reply and an account of its time."""
@@ -102,27 +91,29 @@ class ShardActor(ActorBase):
         return self.peers.wait(lambda: self._shard.mailbox.take(step), _SECONDS_TO_WAIT, step.name)
 
 
+def _row_shard(block: RowBlock, n_rows: int, n_threads: int) -> RowShard:
+    return RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, n_threads)
+
+
 class WorkerShards(LastingActors, Executor):
-    """Shards on the workers of a cluster: the common part of the executors for columns and for rows.
+    """Shards on the workers of a cluster.
 
     Parameters
     ----------
     table : ClusterTable
         Its blocks, one for each shard.
-    make : callable
-        Creates a shard on a worker from the result of :meth:`_parts` and a number of threads.
 
     Attributes
     ----------
-    n_shards, n_rows, n_columns : int
+    places_rows, n_shards, n_rows, n_columns
         See :class:`~dtrees.engine.protocol.messages.Executor`.
     timings : Timings
     """
 
-    def __init__(self, table: ClusterTable, make: Callable[..., Shard | RowShard]) -> None:
+    def __init__(self, table: ClusterTable) -> None:
         super().__init__(table.client, "shard", ShardActor, ends_at_failure=True)
-        self._make_shard = make
-        self.n_shards, self.n_rows, self.n_columns = len(table.blocks), table.n_rows, table.n_columns
+        self.places_rows, self.n_shards = table.places_rows, len(table.blocks)
+        self.n_rows, self.n_columns = table.n_rows, table.n_columns
         self.timings = Timings(sent=self.sent, received=self.received)
         self._table = table
         self._exchanges = Exchanges(self._fit.name)
@@ -221,15 +212,15 @@ class WorkerShards(LastingActors, Executor):
             ) from error
 
     def _arguments(self, i: int) -> tuple[Any, ...]:
-        return i, self._make_shard, *self._parts(i)
+        return i, _row_shard if self.places_rows else Shard, *self._table.shard(i)
 
-    @abstractmethod
-    def _parts(self, i: int) -> tuple[Any, ...]:
-        """Return the data from which a shard is created."""
+    def _needed(self, i: int) -> int:
+        return self._table.needed(i)
 
-    @abstractmethod
-    def _share(self, shard: int) -> tuple[int, int]:
-        """Return the number of columns and of rows of a shard."""
+    def _describe(self, i: int) -> str:
+        columns, rows = self._table.share(i)
+        what = f"{rows:,} of {self.n_rows:,} rows" if self.places_rows else f"{columns} of {self.n_columns} columns"
+        return f"{what}, {self._needed(i) / 1e6:,.0f} MB"
 
     def _bring(self, i: int, worker: str) -> None:
         super()._bring(i, worker)
@@ -256,65 +247,7 @@ class WorkerShards(LastingActors, Executor):
         workers: dict[str, tuple[int, int]] = {}
         rows_of: dict[str, int] = {}
         for shard, worker in enumerate(self.workers):
-            (columns, rows), (before, n_bytes) = self._share(shard), workers.get(worker, (0, 0))
+            (columns, rows), (before, n_bytes) = self._table.share(shard), workers.get(worker, (0, 0))
             workers[worker] = min(before + columns, self.n_columns), n_bytes + self._needed(shard)
             rows_of[worker] = min(rows_of.get(worker, 0) + rows, self.n_rows)
         publish(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=workers, rows_of=rows_of)
-
-
-class DaskExecutor(WorkerShards):
-    """Shards of columns; see :class:`WorkerShards`.
-
-    Parameters
-    ----------
-    columns : ClusterColumns
-    target : Future of ndarray, shape (n_rows,)
-    weight : Future of ndarray, shape (n_rows,), or None
-    """
-
-    places_rows = False
-
-    def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
-        self._ids = [np.array(ids, np.int32) for ids in columns.ids]
-        sizes = bytes_of_results(columns.client, columns.blocks)
-        self._sizes = [sizes[block.key] for block in columns.blocks]
-        self._rows = target, weight
-        super().__init__(columns, Shard)
-
-    def _parts(self, i: int) -> tuple[Any, ...]:
-        return self._table.blocks[i], self._ids[i], self.n_columns, *self._rows
-
-    def _needed(self, i: int) -> int:
-        return self._sizes[i] + STATE_BYTES * self.n_rows
-
-    def _share(self, shard: int) -> tuple[int, int]:
-        return len(self._ids[shard]), self.n_rows
-
-    def _describe(self, i: int) -> str:
-        return f"{len(self._ids[i])} of {self.n_columns} columns, {self._needed(i) / 1e6:,.0f} MB"
-
-
-def _row_shard(block: RowBlock, n_rows: int, n_threads: int) -> RowShard:
-    return RowShard(block.columns, block.ranges, n_rows, block.target, block.weight, n_threads)
-
-
-class DaskRowsExecutor(WorkerShards):
-    """Shards of rows; see :class:`WorkerShards`."""
-
-    places_rows = True
-
-    def __init__(self, rows: ClusterRows) -> None:
-        self._rows = rows
-        super().__init__(rows, _row_shard)
-
-    def _parts(self, i: int) -> tuple[Any, ...]:
-        return self._rows.blocks[i], self.n_rows
-
-    def _needed(self, i: int) -> int:
-        return self._rows.sizes.needed_for_rows(self._rows.rows_of(i), on_disk=self._rows.encoding.is_on_disk)
-
-    def _share(self, shard: int) -> tuple[int, int]:
-        return self.n_columns, self._rows.rows_of(shard)
-
-    def _describe(self, i: int) -> str:
-        return f"{self._rows.rows_of(i):,} of {self.n_rows:,} rows, {self._needed(i) / 1e6:,.0f} MB"

@@ -129,7 +129,7 @@ class Fit:
         self.heartbeats = Heartbeats(settings.patience)
         self.next_closing = 0.0
         self.awaits_worker = False
-        self._futures: list[Future | None] = []
+        self._futures: list[Future] = []
         self._worker: Worker | None = None
         self.task: str | None = None
         with contextlib.suppress(ValueError, KeyError):  # not on a worker, or not in a task
@@ -153,7 +153,7 @@ class Fit:
         if self.worker is not None and self.worker not in workers:
             raise FitCancelled(f"The fit {self.name} was given up by the scheduler on {self.worker}, with all that runs there.")
 
-    def own(self, *futures: Future | None) -> None:
+    def own(self, *futures: Future) -> None:
         """Release futures when the fit ends."""
         self._futures += futures
 
@@ -161,11 +161,10 @@ class Fit:
         """Release the futures owned by the fit, even if others refer to them, such as tracebacks of errors that were recovered from."""
         futures, self._futures = self._futures, []
         for future in futures:
-            if future is not None:
-                future.release()
+            future.release()
 
-    def check(self) -> None:
-        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread, so the thread must check.
+    def check(self, progress: object = None) -> None:
+        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread, so the thread must check, also after each tree.
 
         Raises
         ------
@@ -175,11 +174,6 @@ class Fit:
             return
         if not is_wanted(self._worker, self.task):
             raise FitCancelled(f"The fit {self.name} was cancelled.")
-
-    def check_after_tree(self, progress: object) -> bool:
-        """A callback for trees grown in this task, which calls :meth:`check` after each and never ends the fit as a success."""
-        self.check()
-        return False
 
 
 class _Current(threading.local):

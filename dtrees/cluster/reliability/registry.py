@@ -199,9 +199,7 @@ class FitRecord:
         The key of its task.
     heartbeats : Heartbeats
     history : FitHistory
-        The summary of the events that it has sent.
-    state : str
-        The state of its task in the scheduler's terms: "waiting", "processing", "memory", "erred" and so on.
+        The states of its task, and the summary of the events that it has sent.
     turns : dict from str to int
         Number of turns of each role, "coordinator" and "trees".
     trees : list of bytes
@@ -215,7 +213,6 @@ class FitRecord:
     fit: str
     heartbeats: Heartbeats
     history: FitHistory
-    state: str = "waiting"
     turns: dict[str, int] = field(default_factory=dict)
     trees: list[bytes] = field(default_factory=list)
     stopped: bool = False
@@ -225,11 +222,6 @@ class FitRecord:
     def needs_holder(self) -> str:
         """The client name under which the data of the fit is held."""
         return f"{self.fit}-needs"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the fit has ended, successfully or not."""
-        return self.state in ("memory", "erred")
 
 
 class FitRegistry(SchedulerPlugin):
@@ -283,7 +275,6 @@ class FitRegistry(SchedulerPlugin):
         record = self._records.get(key)
         if record is None:
             return
-        record.state = finish
         failed = self._scheduler.tasks.get(key) if finish == "erred" else None
         record.history.note_state(finish, first_line(failed.exception_text) if failed is not None and failed.exception_text else "")
         if finish == "forgotten":
@@ -291,7 +282,7 @@ class FitRegistry(SchedulerPlugin):
             self._past.append(record.history)
             # Not now: the scheduler is in the middle of its transitions.
             asyncio.get_running_loop().call_soon(self._clear, record)
-        elif record.is_over:
+        elif record.history.is_over:
             record.trees.clear()
             asyncio.get_running_loop().call_soon(self._let_go, record.needs_holder)
 
@@ -322,8 +313,8 @@ class FitRegistry(SchedulerPlugin):
         It is refused if the fit is unknown or has ended, or if the requesting task of a worker has been given to another worker in the
         meantime: the run with the wanted result would otherwise be displaced.
         """
-        record = self._records.get(fit)
-        if record is None or record.is_over or (worker is not None and not self._runs(worker, task)):
+        record = self._running(fit)
+        if record is None or (worker is not None and not self._runs(worker, task)):
             return None
         turn = record.turns[role] = record.turns.get(role, 0) + 1
         if role == "coordinator" and turn > 1:  # cleans up after a suspended earlier one
@@ -332,8 +323,8 @@ class FitRegistry(SchedulerPlugin):
 
     def keep_trees(self, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:
         """Store trees from number ``first`` on; return whether the turn is the current one."""
-        record = self._records.get(fit)
-        if record is None or record.is_over or record.turns.get("trees") != turn:
+        record = self._running(fit)
+        if record is None or record.turns.get("trees") != turn:
             return False
         record.trees[first:] = trees
         return True
@@ -372,11 +363,9 @@ class FitRegistry(SchedulerPlugin):
 
     def stop(self, fit: str) -> bool:
         """Request that a fit end with its current trees; return whether it is running."""
-        record = self._records.get(fit)
-        if record is None or record.is_over:
-            return False
-        record.stopped = True
-        return True
+        if (record := self._running(fit)) is not None:
+            record.stopped = True
+        return record is not None
 
     def is_stopped(self, fit: str) -> bool:
         """Return whether a fit was asked to end."""
@@ -384,6 +373,11 @@ class FitRegistry(SchedulerPlugin):
         return record is not None and record.stopped
 
     # Implementation
+
+    def _running(self, fit: str) -> FitRecord | None:
+        """Return the record of a fit that has not ended."""
+        record = self._records.get(fit)
+        return None if record is None or record.history.is_over else record
 
     def _add(self, annotated: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         for key, facts in annotated:

@@ -355,8 +355,8 @@ class Tasks:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.waiter = FutureWaiter(client)
-        fit = current_fit()
-        self._annotations = belonging(fit.name, fit.turn)
+        self._fit = current_fit()
+        self._annotations = belonging(self._fit.name, self._fit.turn)
         self._futures: list[Future] = []
 
     def __enter__(self) -> Tasks:
@@ -421,9 +421,10 @@ class Tasks:
         return futures
 
     def keep(self, *futures: Future) -> None:
-        """Leave the release of some futures to the caller."""
+        """Have some futures released at the end of the fit instead of the block."""
         given = set(map(id, futures))
         self._futures = [future for future in self._futures if id(future) not in given]
+        self._fit.own(*futures)
 
 
 #: Suppress Dask's warning of large graphs: ``with however_large():``.
@@ -444,11 +445,10 @@ def _with_options(function: Callable[..., Any], options: dict[str, Any], *args: 
     return function(*args, **options)
 
 
-def release(futures: Iterable[Future | None]) -> None:
+def release(futures: Iterable[Future]) -> None:
     """Release futures; the cluster frees results that no other client wants."""
     for future in futures:
-        if future is not None:
-            future.release()
+        future.release()
 
 
 @contextlib.contextmanager

@@ -28,8 +28,8 @@ from typing import Any, TypeVar
 from distributed import Client, Future, LocalCluster, get_client, worker_client
 from distributed.comm import get_address_host_port, normalize_address
 
-from dtrees.cluster.compat import own_worker
 from dtrees.cluster.errors import ClusterError, SchedulerLost
+from dtrees.engine.threads import dask_worker
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -177,7 +177,7 @@ def out_of_the_way() -> Iterator[None]:
 
 def in_task() -> bool:
     """Return whether this is a thread of a worker."""
-    return own_worker() is not None
+    return dask_worker() is not None
 
 
 def default_client() -> Client | None:

@@ -12,7 +12,6 @@ is not idle. A caller that stops waiting for a reply closes the channel.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import itertools
@@ -205,9 +204,9 @@ class ActorBase:
             return bytes(dumps(result))
 
 
-async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnection) -> None:
+def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnection, end: Callable[[], None]) -> None:
     """Serve a channel of an actor, in a thread that answers, until the caller or Dask closes it."""
-    loop, ended, channel = asyncio.get_running_loop(), asyncio.Event(), DirectChannel(connection)
+    channel = DirectChannel(connection)
     channel.socket.setblocking(True)
 
     def serve() -> None:
@@ -217,11 +216,9 @@ async def _take_calls(called: weakref.ref[ActorBase], connection: TakenConnectio
                 del actor
                 context.run(_serve, channel, called)
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop may have ended
-                loop.call_soon_threadsafe(ended.set)
+            end()
 
     threading.Thread(target=serve, name="dtrees-channel", daemon=True).start()
-    await ended.wait()
 
 
 def _serve(channel: DirectChannel, called: weakref.ref[ActorBase]) -> None:

@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 from distributed import Worker
 
-from dtrees.cluster.compat import own_worker
+from dtrees.engine.threads import dask_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
@@ -59,7 +59,7 @@ _SECONDS_BETWEEN_EXCHANGES = 0.25
 
 def publish(fit: str, what: str, **facts: Any) -> None:
     """Log an event; only on workers."""
-    if (worker := own_worker()) is not None:
+    if (worker := dask_worker()) is not None:
         worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
 
 
@@ -138,7 +138,7 @@ class Exchanges:
         """Send the recorded exchanges."""
         unsent, self._unsent = self._unsent, []
         self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
-        if (worker := own_worker()) is not None:
+        if (worker := dask_worker()) is not None:
             worker.loop.add_callback(_log, worker, unsent)
 
 

@@ -255,18 +255,10 @@ class Peers:
             raise PeerLost(f"{self._where[i][0]} cannot be reached: {error}") from error
 
 
-async def _carry_link(called: weakref.ref[Any], connection: TakenConnection) -> None:
-    """Serve a link to an actor until either end or Dask closes it, or the actor is gone."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-    def end(*_: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may have ended
-            loop.call_soon_threadsafe(ended.set)
-
+def _carry_link(called: weakref.ref[Any], connection: TakenConnection, end: Callable[[], None]) -> None:
+    """Pass a link to an actor, until either end or Dask closes it, or the actor is gone."""
     connection.when_closed(end)
-    actor = called()
-    gone = None if actor is None else weakref.ref(actor, end)
-    if actor is not None and actor.peers.take_link(DirectChannel(connection)):
-        del actor
-        await ended.wait()
-    del gone
+    if (actor := called()) is not None and actor.peers.take_link(DirectChannel(connection)):
+        actor.when_gone(end)
+    else:
+        end()

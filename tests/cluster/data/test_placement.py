@@ -468,7 +468,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
     lines = [record.getMessage() for record in caplog.records]
     assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
     assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
-    for future in [*loaded.columns.blocks, loaded.target]:
+    for future in [*loaded.columns.blocks, loaded.columns.target]:
         future.release()
     assert_clean(client)
 
@@ -481,7 +481,7 @@ def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, plac
     with dask.config.set({"dtrees.placement": placement}):
         loaded = load(client, X, y, None, LoadOptions(False, "the test", n_trees=3))
     columns = loaded.columns
-    made = {future.key for future in [*columns.blocks, loaded.target]}
+    made = {future.key for future in [*columns.blocks, columns.target]}
     wait_until(lambda: {key for keys in client.has_what().values() for key in keys} == made)
     assert sorted(j for ids in columns.ids for j in ids) == list(range(FRAME.shape[1]))
     assert len(columns.blocks) == (3 if placement == "sharded" else 1)
@@ -499,7 +499,7 @@ def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, plac
     assert columns.workers[0] == elsewhere
     wait_until(lambda: list(client.who_has([moved])[moved.key]) == [elsewhere])
     wait_until(lambda: len({key for keys in client.has_what().values() for key in keys}) == len(made))
-    for future in [*columns.blocks, loaded.target]:
+    for future in [*columns.blocks, columns.target]:
         future.release()
     assert_clean(client)
 
