@@ -25,7 +25,8 @@ from dtrees.ensemble.objective.ranking import LambdaRank
 from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import AbsoluteError, Gamma, Huber, Poisson, Quantile, SquaredError, Tweedie, quantile_loss
 from dtrees.ensemble.objective.survival import Aft, Cox
-from dtrees.split.table import keyed_columns, zone_map
+from dtrees.split import policy
+from dtrees.split.table import keyed_columns
 from dtrees.split.table.columns import presort
 from tests.engine.shards import (
     Pickling,
@@ -316,5 +317,5 @@ def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed
 
 def read_little_at_a_time(patch: pytest.MonkeyPatch, n_bytes: int = 4096) -> None:
     """Read data on disk in chunks of a few bytes."""
-    for module in (passes, keyed_columns, zone_map):
+    for module in (passes, keyed_columns, policy):
         patch.setattr(module, "DISK_BYTES", n_bytes)

@@ -21,7 +21,7 @@ from dtrees.engine.shard.targets import boosting_target as boosting_rows
 from dtrees.engine.shard.targets import scales
 from dtrees.ensemble.metrics import OfLoss
 from dtrees.ensemble.objective.survival import Cox
-from dtrees.split.table import zone_map
+from dtrees.split import policy
 from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
 from tests.engine.problems import (
     COLUMNS,
@@ -281,7 +281,7 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sums, "SLOTS_PER_THREAD", sum_slots)
         monkeypatch.setattr(sums, "FINE_SLOTS_PER_THREAD", sum_slots)
         assert_same(one, problem.grow(n_threads=3))
-    monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
+    monkeypatch.setattr(policy, "LIST_ROWS", 0)
     assert_same(one, problem.grow(n_threads=3))
     monkeypatch.setattr(tree_program, "subtree_rows", lambda *about: 50)
     assert_same(one, problem.grow(n_threads=130))  # more threads than chunks of work

@@ -16,7 +16,6 @@ from dtrees.split.compile.kernels import bind
 from dtrees.split.node.partition import COPY, DIVIDE, SPREAD, RowPartition, SplitsOfRows, count_left, divide_many, mark_many
 from dtrees.split.policy import ROUTE_BYTES, SPREAD_ROWS, THREAD_ROWS
 from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets
-from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 
@@ -42,7 +41,7 @@ def mark_by_threshold(
 
 
 def mark_by_set(
-    threads: Threads, columns: Columns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
+    threads: Threads, columns: AnyColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
 ) -> None:
     """Set the bits of the rows that splits with one of these sets of categories send left."""
     n_bytes, side = np.diff(marks.offsets)[sets.node], np.empty((threads.n_threads, int(np.diff(columns.offsets).max()) + 1), np.uint8)
