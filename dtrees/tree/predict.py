@@ -41,9 +41,25 @@ Table: TypeAlias = NDArray[Any] | csr_array
 
 def dense_blocks(X: csr_array, first: int, last: int, columns: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield the rows ``first:last`` of some columns of a sparse table as arrays, each with the number of its first row."""
+    place_of = np.full(X.shape[1], -1, np.int64)
+    place_of[columns] = np.arange(columns.shape[0])
     step = max(_FEWEST_ROWS, _DENSE_BYTES // (X.dtype.itemsize * (columns.shape[0] + 1)))
     for start in range(first, last, step):
-        yield start, X[start : min(start + step, last)][:, columns].toarray()
+        stop = min(start + step, last)
+        block = np.zeros((columns.shape[0], stop - start), X.dtype)  # trees use one column after the other
+        arguments = X.indptr[start : stop + 1].astype(np.int64), X.indices, X.data, place_of, block
+        bind(_fill_dense, *arguments, any_layout=(X.indices, X.data))(*arguments)
+        yield start, block.T
+
+
+@kernel
+def _fill_dense(starts, columns, data, place_of, block):
+    """Write the cells of rows to a block of zeros, column by column."""
+    for i in range(block.shape[1]):
+        for k in range(starts[i], starts[i + 1]):
+            place = place_of[columns[k]]
+            if place >= 0:
+                block[place, i] = data[k]
 
 
 #: Rows of a block, at most, and bytes of their slots, at most.

@@ -238,7 +238,7 @@ def test_scores_are_scikit_learns(weight):
         ]
         assert by_name[name].model == pytest.approx(metric(LABELS, one, sample_weight=weight))
         assert by_name[name].baseline == pytest.approx(metric(LABELS, other, sample_weight=weight))
-        assert by_name[name].is_better
+        assert by_name[name].verdict == "good"
     assert by_name["ROC AUC"].baseline == pytest.approx(0.5)
     mean = np.average(SIGNAL, weights=weight)
     regressor = make(dtrees.DecisionTreeRegressor).fit(X, SIGNAL)
