@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.tree.packing import Packed
-from dtrees.tree.predict import packed_for
-from dtrees.tree.predict_sets import PackedWithSets
+from dtrees.tree.packing import Packed, columns_of, pack
+from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets
 from dtrees.tree.tree import Tree
 
 #: Fields of packed trees with sets of categories in files of an earlier version; they are packed again.
 _FIELDS_BEFORE = {*PackedWithSets._fields, "first_code"} - {"n_words", "n_codes", "stride", "table_of", "first_entry"}
+#: Fields with an entry for each tree.
+_OF_TREES = ("top_slot", "top_threshold", "top_end", "shallow")
 
 
 def packed_arrays(packed: Packed | PackedWithSets) -> dict[str, NDArray[Any]]:
@@ -47,14 +48,42 @@ def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Pack
     ValueError
         If they differ from the packed trees.
     """
-    made = packed_for(trees, np.float64)
-    if isinstance(made, PackedWithSets) and arrays.keys() == _FIELDS_BEFORE:
-        return made
-    if arrays.keys() != set(made._fields):
+    with_sets = any(tree.categories.node.shape[0] for tree in trees)
+    kind: type[Packed | PackedWithSets] = PackedWithSets if with_sets else Packed
+    if with_sets and arrays.keys() == _FIELDS_BEFORE:
+        return pack_with_sets(trees)
+    if arrays.keys() != set(kind._fields):
         raise ValueError("the model does not hold its trees as prediction wants them")
-    if not all(_same(arrays[name], array) for name, array in made._asdict().items()):
+    if with_sets:
+        made: Packed | PackedWithSets = pack_with_sets(trees)
+        same = all(_same(arrays[name], array) for name, array in made._asdict().items())
+    else:
+        made = pack(trees[:1])
+        same = _are_packed(trees, arrays)
+    if not same:
         raise ValueError("the model holds its trees twice, as such and as prediction wants them, and these differ")
-    return type(made)(**{name: _like(arrays[name], array) for name, array in made._asdict().items()})
+    return kind(**{name: _like(arrays[name], array) for name, array in made._asdict().items()})
+
+
+def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Return whether arrays equal the packed trees exactly; at most one tree at a time is packed for comparison."""
+    used = columns_of(trees)
+    sizes = np.array([tree.node_count for tree in trees])
+    roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
+    lengths = {"nodes": roots[-1], "value": leaves[-1], "number": leaves[-1], **dict.fromkeys(_OF_TREES, len(trees))}
+    if any(arrays[name].shape[:1] != (length,) for name, length in lengths.items()):
+        return False
+    if not _same(arrays["roots"], roots) or not _same(arrays["leaves"], leaves):
+        return False
+    for t, tree in enumerate(trees):
+        one = pack([tree], used=used)
+        node, leaf = slice(roots[t], roots[t + 1]), slice(leaves[t], leaves[t + 1])
+        chunks = {"nodes": node, "value": leaf, "number": leaf, **dict.fromkeys(_OF_TREES, slice(t, t + 1))}
+        chunks |= {"feature": slice(None), "bits": slice(None)}
+        for name, chunk in chunks.items():
+            if not _same(arrays[name][chunk], getattr(one, name)):
+                return False
+    return True
 
 
 def _plain(array: Any) -> NDArray[Any]:
@@ -78,5 +107,4 @@ def _like(plain: NDArray[Any], array: Any) -> Any:
 def _same(plain: NDArray[Any], array: Any) -> bool:
     """Return whether :func:`_plain` converts ``array`` to ``plain`` exactly, so that the conversion can be reversed."""
     wanted = _plain(array)
-    alike = plain.dtype == wanted.dtype and plain.shape == wanted.shape
-    return bool(alike and np.array_equal(plain.reshape(-1).view(np.uint8), wanted.reshape(-1).view(np.uint8)))
+    return bool(plain.dtype == wanted.dtype and plain.shape == wanted.shape and plain.tobytes() == wanted.tobytes())

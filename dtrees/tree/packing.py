@@ -74,7 +74,12 @@ class Packed(NamedTuple):
     leaves: NDArray[np.int64]
 
 
-def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
+def columns_of(trees: Sequence[Tree]) -> NDArray[np.int64]:
+    """Return the columns that trees split on, ascending."""
+    return np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees])).astype(np.int64)
+
+
+def pack(trees: Sequence[Tree], dtype: Any = np.float64, used: NDArray[np.int64] | None = None) -> Packed:
     """Pack at least one tree; all must have values of the same shape.
 
     Parameters
@@ -83,8 +88,10 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     dtype : {float32, float64}, default=float64
         Dtype of the rows to be predicted. Trees packed for float32 take half the space, decide alike for every float32, and cannot be
         used for float64.
+    used : ndarray of int64, optional
+        The columns that get slots, :func:`columns_of` the trees by default; more are allowed.
     """
-    used = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees])).astype(np.int64)
+    used = columns_of(trees) if used is None else used
     slot_of = np.zeros(used.max(initial=0) + 1, np.int64)
     slot_of[used] = 2 * np.arange(1, used.shape[0] + 1)
     bits = int(2 * used.shape[0] + 1).bit_length()
