@@ -12,10 +12,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dtrees.split.numbers.fixed_point import to_fixed
+from dtrees.split.numbers.fixed_point import exponent_for, scale_into
 
 _ROW = np.uint64(0xFFFFFFFF)
 _CODE = np.uint64(32)
+
+
+def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
+    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
+    exponent, out = exponent_for(x, integral), np.empty(x.shape[0], np.int64)
+    scale_into(x, exponent, out)
+    return out, exponent
 
 
 def presort(X: NDArray[Any]) -> NDArray[np.uint64]:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.numbers.fixed_point import exponent_for, scale_into
 from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
 
 
@@ -22,10 +21,3 @@ def sparse_of(X: NDArray[Any]) -> SparseColumns:
     columns, rows = np.nonzero(X.T)
     starts = np.append(0, np.cumsum(np.bincount(columns, minlength=X.shape[1])))
     return presort_sparse(X[rows, columns], rows, starts, X.shape[0])
-
-
-def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
-    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
-    exponent, out = exponent_for(x, integral), np.empty(x.shape[0], np.int64)
-    scale_into(x, exponent, out)
-    return out, exponent

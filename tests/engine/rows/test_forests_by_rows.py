@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.local_rows import LocalRowsExecutor
+from benchmarks.plain import to_fixed
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.protocol.exchange import Payload, Shards, Step, Turn, side_by_side
@@ -17,7 +18,6 @@ from dtrees.split.numbers import hashing
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import thorough_for
-from tests.split.tables import to_fixed
 
 # --- forests over shards of rows: what is sent, what is omitted, who draws, and how existing trees are used ---
 

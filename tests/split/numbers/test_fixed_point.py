@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from benchmarks.plain import to_fixed
 from dtrees.split.node.partition import RowPartition, gather
 from dtrees.split.numbers.fixed_point import (
     absolute_sum,
@@ -24,7 +25,6 @@ from dtrees.split.numbers.fixed_point import (
     mean_of,
     scale_into,
 )
-from tests.split.tables import to_fixed
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),
