@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker, WorkerPlugin
 
 import dtrees
 from dtrees import GradientBoostingRegressor
@@ -61,8 +61,11 @@ def _on_disk() -> Iterator[None]:
         yield
 
 
-def _grow_together() -> None:
-    rows_tree.SENT_ROWS = N_ROWS // 10
+class _FewRows(WorkerPlugin):
+    """Small nodes are few, in every process of a cluster: also in those that nannies start later, as all shards must agree."""
+
+    def setup(self, worker: Worker) -> None:
+        rows_tree.SENT_ROWS = N_ROWS // 10
 
 
 def test_three_workers(client: Client, by_rows: None) -> None:
@@ -196,7 +199,7 @@ def test_a_process_gets_a_signal(
     """A worker is killed, or stopped and resumed later; the coordinator's, or another; one more during replay."""
     script = [Fault(tmp_path, **fault) for fault in faults]
     install(mortal_client, *script)
-    mortal_client.run(_grow_together)
+    mortal_client.register_plugin(_FewRows())
     try:
         with dask.config.set({"dtrees.storage": storage, "dtrees.patience": 3.0 if script[0].number == signal.SIGSTOP else 20.0}):
             model = fit(name)
