@@ -109,7 +109,7 @@ class NodeSearch:
         return self._zone_sums
 
     def sum_slots(self, n_threads: int, most_splits: int) -> SumSlots:
-        """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of so many splits, 0 if these are not limited."""
+        """Return zone sums for threads that grow subtrees (:attr:`by_sums`) of ``most_splits`` splits, 0 if these are not limited."""
         return self._sums().sum_slots(n_threads, self._shard_columns.ids, most_splits=most_splits)
 
     def scratch_for(self, thread: int, runner: Runner, limits: SplitLimits) -> Scratch:
