@@ -60,7 +60,7 @@ class ClusterColumns(ClusterTable):
     ids : list of list of int
         The columns of each block, ascending.
     n_bytes : list of int
-        The size of each block.
+        The size of each block, if columns are sharded.
     partitions : list of str
         The keys of the tasks for X, in row order. Their results are not stored; Dask can compute them again.
     cells : int or None
@@ -124,11 +124,14 @@ def load_columns(tasks: Tasks, parts: Partitions, plan: Plan, n_rows: int, encod
     made = [future for future in (*blocks, target, weight) if future is not None]
     tasks.waiter.wait(made)
     tasks.keep(*made)
-    if plan.placement.kind != "sharded":  # shards report themselves
+    n_bytes: list[int] = []
+    if plan.placement.kind == "sharded":  # shards report themselves, and what they need
+        sizes = bytes_of_results(tasks.client, blocks)
+        n_bytes = [sizes[block.key] for block in blocks]
+    else:
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
         publish(current_fit().name, "holding", rows=n_rows, columns=len(schema), workers=held)
-    sizes, keys = bytes_of_results(tasks.client, blocks), [future.key for future in parts.X]
-    n_bytes = [sizes[block.key] for block in blocks]
+    keys = [future.key for future in parts.X]
     return ClusterColumns(tasks.client, plan, encoding, n_rows, blocks, workers, target, weight, ids, n_bytes, keys, parts.cells)
 
 

@@ -30,11 +30,16 @@ def sums_by_block(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.flo
     not for the first part.
     """
     assert parts[0] is not None
-    sums = np.zeros((-(-parts[0].shape[0] // BLOCK_ROWS), len(parts)))
+    sums = np.zeros((_n_blocks(parts[0].shape[0]), len(parts)))
     for column, losses in enumerate(parts):
         if losses is not None:
             add_up_blocks(losses, BLOCK_ROWS, sums, column)
     return sums
+
+
+def _n_blocks(n_rows: int) -> int:
+    """Return the number of blocks of some rows, of which the last may be incomplete."""
+    return -(-n_rows // BLOCK_ROWS)
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
@@ -57,7 +62,7 @@ def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
     >>> shares_of(20_000, 2)
     [(0, 8192), (8192, 20000)]
     """
-    n_blocks = -(-n_rows // BLOCK_ROWS)
+    n_blocks = _n_blocks(n_rows)
     bounds = [min(n_blocks * k // n_shares * BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
     return list(itertools.pairwise(bounds))
 
@@ -74,7 +79,7 @@ def in_blocks(
     """
     blocks, sums, chunks, at = [np.empty(0, np.int64)], [np.empty((0, len(by_part)))], list[Chunk](), 0
     for first, last in ranges.tolist():
-        begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
+        begin = min(_n_blocks(first) * BLOCK_ROWS, last)
         end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
         for one, other in ((first, begin), (end, last)):
             if one < other:
@@ -82,7 +87,7 @@ def in_blocks(
                 chunks.append((one, np.stack([np.zeros(other - one) if part is None else part[rows] for part in by_part])))
         if begin < end:
             rows = slice(at + begin - first, at + end - first)
-            blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
+            blocks.append(np.arange(begin // BLOCK_ROWS, _n_blocks(end)))
             sums.append(sums_by_block([None if part is None else part[rows] for part in by_part]))
         at += last - first
     return np.concatenate(blocks), np.concatenate(sums), chunks

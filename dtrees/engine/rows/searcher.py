@@ -7,6 +7,7 @@ and scans the rows of the parts that are still flagged (:meth:`Searcher.scan`), 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.node.records import Candidates, best_by_node, empty_candidates
 from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
-from dtrees.split.search.scratch import make_scratch
+from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.zones.over_shards.finer_parts import RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes, settle_sums
@@ -220,14 +221,18 @@ class Searcher:
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
         self._buffers = buffers
-        of_scratch = MAX_PARTS, MAX_PARTS, stored.n_numbers
-        self._scratch = [make_scratch(*of_scratch, n_sums=stored.n_sums) for _ in range(threads.n_threads)]
         self._limits: SplitLimits
         self._message: FindBars
         self._chunks: NDArray[Any] | None
         self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
         self._flags: Flags
+
+    @cached_property
+    def _scratch(self) -> list[Scratch]:
+        """Scratch space of each thread; a searcher of random thresholds, or of a tree that one shard grows, needs none."""
+        stored = self._stored
+        return [make_scratch(MAX_PARTS, MAX_PARTS, stored.n_numbers, n_sums=stored.n_sums) for _ in range(self._threads.n_threads)]
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""

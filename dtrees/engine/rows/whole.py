@@ -199,11 +199,12 @@ def leaf_steps(shards: Shards, rows: RowsInTree, leaves: LeafRows, exponents: tu
 
 def leaf_means(shards: Shards, rows: RowsInTree, tree: Tree, known: KnownLeaves) -> Steps[Measured]:
     """Return the mean targets of the leaves of a tree, and their spreads; each shard measures some of the leaves."""
-    plan, leaves, numbers = shards.forest, LeafRows(rows, tree, known), rows_of(shards.ranges[shards.shard]).astype(np.uint32)
-    begins = share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
-    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))
+    plan, begins = shards.forest, share_leaves(tree.n_node_samples[tree.children_left < 0], shards.n_shards)
+    yield Turn(int(tree.n_node_samples[0]) * (_CELLS_MEASURED + plan.n_values))  # before any of these rows takes memory
+    leaves, numbers = LeafRows(rows, tree, known), rows_of(shards.ranges[shards.shard]).astype(np.uint32)
     own = {i: leaves.rows_of(*some, numbers, rows.forest.by_target) for i, some in enumerate(pairwise(begins.tolist()))}
     sent = yield shards.step("leaves", own, shards.everyone)
+    del leaves, numbers, own
     found = yield from shards.gather("means", measure_means(plan.rules, sent, rows.threads))
     return Measured(*(np.concatenate(some) for some in zip(*found, strict=True)))
 
