@@ -44,14 +44,15 @@ def _n_blocks(n_rows: int) -> int:
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
     """Return the mean losses, given the sums of all blocks."""
-    every = [sums for share in losses for sums in share.sums.tolist()]
+    first = losses[0]
+    every = first.sums.tolist() if len(losses) == 1 else [sums for share in losses for sums in share.sums.tolist()]
     if numbers := [share.block for share in losses if share.block is not None]:
         every = [every[i] for i in np.argsort(np.concatenate(numbers)).tolist()]
     totals, *blocks = every
     for sums in blocks:
         totals = [total + more for total, more in zip(totals, sums, strict=True)]
-    scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, losses[0].weights.tolist(), strict=True)])
-    return scores if losses[0].score is None else scores._replace(validation=losses[0].score)
+    scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, first.weights.tolist(), strict=True)])
+    return scores if first.score is None else scores._replace(validation=first.score)
 
 
 def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:

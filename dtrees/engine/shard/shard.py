@@ -36,7 +36,7 @@ from dtrees.engine.shard.runner import Runner
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.tree import GrownTree, grow_alone, replay_steps, tree_steps
+from dtrees.engine.shard.tree import GrownTree, grow_alone, replay_steps, rows_set_aside, tree_steps
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import plain
@@ -209,6 +209,9 @@ class Shard(FitShard):
         self._free = [make_runner(columns, own, by_turns=turns) for own in threads]
         for tree, runner in zip(self.trees, self._free, strict=False):
             tree.runner = runner
+        set_aside = rows_set_aside(self.shards, threads[0].n_threads if isinstance(columns, Columns) else 1)
+        for tree in self.trees:
+            tree.set_aside = set_aside
 
     def _end_threads(self) -> None:
         for runner in self._free:

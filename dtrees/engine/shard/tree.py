@@ -69,7 +69,7 @@ def grow_alone(shards: Shards, rows: TreeState, number: int, output: int = 0, le
 
     A small tree takes no longer to grow than a few steps in Python, so there are none.
     """
-    if rows_set_aside(shards, rows) < shards.n_rows:
+    if rows.set_aside < shards.n_rows:
         return alone(tree_steps(shards, rows, number, output, learning_rate))
     root = rows.open(number, output, by_levels=False)
     whole = Roots([(0, root.n_in, root.n_rows, 0)], rows.nodes.path[:1], rows.nodes.sums[:1], _ROOT_ORIGIN)
@@ -95,7 +95,7 @@ def tree_steps(shards: Shards, rows: TreeState, number: int, output: int = 0, le
     replies = yield from shards.gather("rows", (rows.checksum() if shards.n_shards > 1 else 0, root.exponents))
     if any(one != replies[0] for one in replies):
         raise ShardsDisagree(f"shards do not agree about the rows and gradients of tree {number}")
-    growth = _Growth(shards, rows, number, rows_set_aside(shards, rows))
+    growth = _Growth(shards, rows, number)
     grown = yield from _finish(shards, rows, (number, output), root, (yield from growth.grow()), growth, learning_rate)
     for records, outside in growth.grower.outside:  # rows in sample are no longer needed
         rows.take_outside(records, outside)
@@ -124,11 +124,11 @@ def _finish(
     return GrownTree(tree, nodes.records, said)
 
 
-def rows_set_aside(shards: Shards, rows: TreeState) -> int:
-    """Return the largest number of rows of a node that is grown to its end by one shard."""
+def rows_set_aside(shards: Shards, n_threads: int) -> int:
+    """Return the largest number of rows of a node that is grown to its end by one shard, by ``n_threads`` threads if it is the only one."""
     plan, rules, n_shards = shards.plan, shards.plan.rules, shards.n_shards
     if n_shards == 1:
-        return subtree_rows(plan, shards.n_rows, shards.n_columns, rows.threads_of_whole)
+        return subtree_rows(plan, shards.n_rows, shards.n_columns, n_threads)
     if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * n_shards:
         return 0
     return min(shards.n_rows // (DELEGATED_PARTS * n_shards), _rows_at_once(shards))
@@ -149,9 +149,9 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
 class _Growth:
     """The nodes of a tree that is grown level by level."""
 
-    def __init__(self, shards: Shards, rows: TreeState, number: int, set_aside: int) -> None:
+    def __init__(self, shards: Shards, rows: TreeState, number: int) -> None:
         self._shards, self._rows, self._number = shards, rows, number
-        self.grower = rows.make_grower(set_aside)
+        self.grower = rows.make_grower()
         # Places and shards of the nodes that one shard has grown, ascending.
         self._start = self._stop = self._shard = _NOTHING
 

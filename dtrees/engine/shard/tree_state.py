@@ -54,7 +54,6 @@ from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Assembly, Columns, take_rows
-from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 #: The best candidate for each node searched, and its place among the columns drawn for the node.
@@ -95,11 +94,14 @@ class TreeState:
         The target of the table.
     targets : ndarray of int64, shape (n_rows, n_targets), or None
         Multi-output targets of the current tree (:class:`~dtrees.engine.shard.targets.scales.Prepared`).
+    set_aside : int
+        Nodes of up to this many rows are grown to their ends by one shard.
     when_found : callable or None
         Called when all splits of the tree are found.
     """
 
     runner: Runner
+    set_aside: int
     when_found: Callable[[], None] | None = None
 
     def __init__(
@@ -117,6 +119,7 @@ class TreeState:
         self._stored = StoredSums.of(plan)
         self.targets: NDArray[np.int64] | None = None
         self._inherits, self._uses_noise = inherits_sums(plan), uses_noise(plan.rules)
+        self._criterion = criterion_of(plan.rules)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
@@ -172,7 +175,7 @@ class TreeState:
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in])) if self._uses_noise else 0.0
         self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
-        if not size and criterion_of(rules).task == "boosting":  # no split has a gain
+        if not size and self._criterion.task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)
         self._draw_columns(tree)
         self._most_splits = limited_splits(rules, n_in)
@@ -181,15 +184,15 @@ class TreeState:
         self.nodes.open(n_in, n, hashing.ROOT, sums)
         inherit = self._inherits and (not self._draws if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
-        if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is negative: their mean is a better center
+        if inherit and total_b > 0 and self._criterion.row_statistic == "amount":  # none is negative: their mean is a better center
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
         self._search.open(self.runner, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
         return Root(n_in, n, sums, exponents, noise=noise)
 
-    def make_grower(self, subtree_rows: int) -> Grower:
-        """Return what decides about the nodes of the tree just begun; nodes of up to ``subtree_rows`` rows are grown to their ends."""
-        return Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], subtree_rows, self.nodes)
+    def make_grower(self) -> Grower:
+        """Return what decides about the nodes of the tree just begun."""
+        return Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], self.set_aside, self.nodes)
 
     def _draw_columns(self, tree: int) -> None:
         """Draw the columns of a tree, and set the keys of its nodes."""
@@ -233,11 +236,6 @@ class TreeState:
     def find_sets(self, splits: CategorySplits) -> CategorySets:
         """Return the categories that go left in splits of this shard's columns, after the tree is grown."""
         return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self.rows.rows, splits)
-
-    @property
-    def threads_of_whole(self) -> int:
-        """The number of threads that grow a tree, if this shard has all columns; one for a sparse table."""
-        return 1 if isinstance(self._shard_columns.columns, SparseColumns) else self.runner.threads.n_threads
 
     @property
     def boosting(self) -> BoostingTarget:

@@ -381,8 +381,7 @@ def join(work_pool, root):
 
 def grown(work_pool: WorkPool, root: int, copy: bool) -> Nodes:
     """Return the nodes of a subtree in preorder, after all work is done; unless copied, they are views of the work pool's buffer."""
-    place = work_pool.places[root]
-    first, count = int(place["offset"]), int(place["n_nodes"])
+    first, count = work_pool.places["offset"].item(root), work_pool.places["n_nodes"].item(root)
     if count < 0:
         count = join(work_pool, root)
     if count > MOST_NODES:
