@@ -113,7 +113,7 @@ def _finish(
     if rows.when_found is not None:
         rows.when_found()
     nodes, merged = pruned(nodes, root.exponents, plan.rules)
-    if merged and _needs_rows(plan):
+    if merged and _needs_order(plan):
         for leaves in merged:
             merge_rows(rows.rows, *leaves)
     tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
@@ -139,11 +139,13 @@ def _rows_at_once(shards: Shards) -> int:
 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
-    """Return whether the rows of leaves must be in order when a tree is finished."""
-    if measures(plan) or plan.rules.categorical:
-        return True
-    # A leaf that replaces several must have its rows in sample first, then the others.
-    return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and plan.out_of_bag
+    """Return whether rows must be divided by all splits when a tree is finished; sets of categories are found from them."""
+    return bool(plan.rules.categorical) or _needs_order(plan)
+
+
+def _needs_order(plan: ForestPlan | BoostingPlan) -> bool:
+    """Return whether the rows of a leaf that replaces several must be in order: those in sample first, each ascending."""
+    return measures(plan) or (plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and plan.out_of_bag)
 
 
 class _Growth:
