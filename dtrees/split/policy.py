@@ -63,6 +63,10 @@ POINTER_STEPS = 6
 #: The stored cells of a node in all columns are listed if they are at most one in this many of the table's. Larger nodes are searched
 #: column by column.
 LISTED_SHARE = 2
+#: Stored cells of a zone of a sparse column, and most such zones of a column.
+CELLS_PER_ZONE, MAX_SPARSE_ZONES = 16, 128
+#: Nodes are searched by zone sums if they have one stored cell for this many zones.
+SPARSE_SUMS_SHARE = 2
 #: Listing a cell takes as long as reading this many cells of one column.
 LISTED_CELL = 2
 #: Stored cells of a tree for each thread that grows it, and chunks for each thread when a node is searched.
@@ -159,6 +163,8 @@ COVERED_SHARE = 6
 
 #: Memory for slots: this many bytes, or this many for each row if that is more, so that sums take about as much as the rows themselves.
 SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW = 64 * 2**20, 32
+#: The same for each stored cell of a sparse table.
+SLOTS_BYTES_PER_CELL = 32
 #: Zone sums cover all columns: in boosting they pay if nodes are searched in at least this share of the columns; in deep trees, in all.
 SUMMED_SHARE = 0.06
 #: Zones are divided into parts if more than one in ``FLAGGED_SHARE`` rows of the last tree's large nodes were in flagged zones: picking

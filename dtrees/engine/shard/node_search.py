@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
-from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
+from dtrees.engine.shard.zone_sums import Sizes, SparseSums, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
@@ -24,8 +24,8 @@ from dtrees.split.node.records import NO_SPLIT, Candidates, NodesOfTree, best_by
 from dtrees.split.policy import GROW_CELLS_BY_SUMS, SEARCH_TASK_ROWS, SERIAL_MAP_CELLS
 from dtrees.split.search.column import find_pure, pair_drawn, search_many, search_on
 from dtrees.split.search.scratch import Scratch, make_scratch
-from dtrees.split.table.columns import Columns
-from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
+from dtrees.split.table.sparse_zones import SparseZones, find_zones
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones.sum_slots import SumSlots
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
@@ -55,7 +55,7 @@ class NodeSearch:
     def __init__(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
         self._shard_columns = shard_columns
         self._may_sum = sums_zones
-        self._zone_sums: ZoneSums | None = None
+        self._zone_sums: ZoneSums | SparseSums | None = None
         self.by_sums = False
         self._categorical: tuple[int, ...] = ()
 
@@ -97,13 +97,14 @@ class NodeSearch:
         self._last_level = _NOTHING, _NOTHING
         self._begin: tuple[Any, ...] | None = runner, categorical, (self.places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
-    def _sums(self) -> ZoneSums:
+    def _sums(self) -> ZoneSums | SparseSums:
         """Return the zone sums of the tree, which are created on first use."""
         if self._begin is not None:
             (runner, categorical, tree), self._begin = self._begin, None
             if self._zone_sums is None or categorical != self._categorical:
                 self._categorical = categorical
-                self._zone_sums = ZoneSums(self._shard_columns.zone_map(runner.threads, categorical), runner.threads)
+                zone_map = self._shard_columns.zone_map(runner.threads, categorical)
+                self._zone_sums = ZoneSums(zone_map, runner.threads) if isinstance(zone_map, ZoneMap) else SparseSums(zone_map)
             self._zone_sums.start(*tree)
         assert self._zone_sums is not None
         return self._zone_sums
@@ -245,7 +246,7 @@ class ShardColumns:
         self.place_of[self.ids] = self.places
         self.everything = np.arange(n_columns_total, dtype=np.int32)
         self._lock = threading.Lock()
-        self._zone_map: ZoneMap | None = None
+        self._zone_map: ZoneMap | SparseZones | None = None
         self._categorical: tuple[int, ...] = ()
 
     def places_among(self, pool: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -253,7 +254,7 @@ class ShardColumns:
         places = self.place_of[pool]
         return places[places >= 0]
 
-    def zone_map(self, threads: Threads, categorical: tuple[int, ...]) -> ZoneMap:
+    def zone_map(self, threads: Threads, categorical: tuple[int, ...]) -> ZoneMap | SparseZones:
         """Return the zone map, given the categorical columns of the table: created on first use by these threads.
 
         Concurrent threads share it.
@@ -261,7 +262,9 @@ class ShardColumns:
         with self._lock:
             if self._zone_map is None or self._categorical != categorical:
                 columns, self._categorical = self.columns, categorical
-                assert isinstance(columns, Columns), "sparse tables have no zones"
+                if isinstance(columns, SparseColumns):
+                    self._zone_map = find_zones(columns)
+                    return self._zone_map
                 in_turn = columns.n_rows * columns.n_columns <= SERIAL_MAP_CELLS
                 here = tuple(self.places_among(np.array(categorical, np.int32)).tolist())
                 self._zone_map = map_zones(columns, map if in_turn else threads.map, categorical=here)

@@ -201,7 +201,7 @@ class Shard(FitShard):
         columns, n_side_by_side = self._columns.columns, self.shards.n_side_by_side
         turns, n_trees = bool(n_side_by_side), n_side_by_side or n_whole
         # The zone sums of one tree take as much memory as everything else of many trees.
-        fit = self._columns, self.shards.plan, self.target, self._table[0], isinstance(columns, Columns) and not turns
+        fit = self._columns, self.shards.plan, self.target, self._table[0], not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
         n_runners = min(n_trees, self._threads.n_threads)
         alone = n_trees == 1 and not turns

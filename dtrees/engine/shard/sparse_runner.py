@@ -28,9 +28,10 @@ from dtrees.split.node.limits import limits_for_thread, most_nodes
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import SPLIT, Candidates, Nodes, best_by_node, empty_candidates, empty_nodes
 from dtrees.split.numbers.hashing import LEFT
-from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_CHUNKS, SPARSE_THREAD_CELLS
+from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_CHUNKS, SPARSE_SUMS_SHARE, SPARSE_THREAD_CELLS
 from dtrees.split.search.sparse import CellBuffer, make_cell_buffer
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
+from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
 
 _ROOT_ORIGIN = origins(1)[0]
@@ -54,7 +55,8 @@ class SparseRunner(Runner):
         wanted = _threads_for(self._table, self.threads, context)
         self._scratch_up_to(wanted - 1, 0)
         buffers = self._buffers_for(wanted, context)
-        tasks = [self._task(context, roots, thread, buffer) for thread, buffer in enumerate(buffers)]
+        sum_slots = None if assignment.sum_slots is None else assignment.sum_slots()
+        tasks = [self._task(context, roots, thread, buffer, sum_slots) for thread, buffer in enumerate(buffers)]
         self._budget = context.budget
         grown: list[Nodes] = []
 
@@ -85,11 +87,15 @@ class SparseRunner(Runner):
             buffer.n_listed[context.pool] = 0
         return self._buffers[:n]
 
-    def _task(self, context: TreeContext, roots: Roots, thread: int, buffer: CellBuffer) -> Task:
+    def _task(self, context: TreeContext, roots: Roots, thread: int, buffer: CellBuffer, sum_slots: SumSlots | None) -> Task:
         """Return the task of a thread that grows nodes."""
         size, n_sums = size_of_task(context, roots.places), roots.sums.shape[1]
         context = context._replace(limits=limits_for_thread(context.limits))
         task = make_task(context, size, n_sums, self._scratch[thread], block=None, buffer=buffer)
+        if sum_slots is not None:
+            own, n_elements = for_thread(sum_slots, task.stack.path.shape[0]), sum_slots.zone_map.begins[-1]
+            least = n_elements * self._table.n_rows // (SPARSE_SUMS_SHARE * max(1, self._table.rows.shape[0]))
+            task = task._replace(sum_slots=own, block_rows=int(least))
         methods = METHODS.of(task, "limits", columns=self._table)
         methods.write(task.limits.hidden, task.limits.memory)
         return task._replace(methods=methods.addresses)

@@ -54,6 +54,7 @@ from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Assembly, Columns, take_rows
+from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 #: The best candidate for each node searched, and its place among the columns drawn for the node.
@@ -121,6 +122,9 @@ class TreeState:
         self._inherits, self._uses_noise = inherits_sums(plan), uses_noise(plan.rules)
         self._criterion = criterion_of(plan.rules)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
+        if isinstance(shard_columns.columns, SparseColumns):  # a tree of many leaves is grown by several threads instead
+            whole = not self._draws and plan.rules.columns_per_tree == shard_columns.n_columns_total
+            self._inherits = self._inherits and whole and plan.rules.max_leaf_nodes is not None
         self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, self._stored, shard_columns.ids)

@@ -18,13 +18,15 @@ from dtrees.split.policy import (
     KEPT_SHARE,
     MUCH_FLAGGED_SHARE,
     ROWS_PER_PART,
+    SLOTS_BYTES_PER_CELL,
     SLOTS_BYTES_PER_ROW,
     SLOTS_MIN_BYTES,
     SLOTS_PER_THREAD,
 )
+from dtrees.split.table.sparse_zones import SparseZones
 from dtrees.split.table.zone_map import ZoneMap, not_joined
 from dtrees.split.zones.sum_slots import SumSlots, make_sum_slots
-from dtrees.split.zones.sums import SCALE, Sums, grain_for, lay_out_slots, size_shift
+from dtrees.split.zones.sums import NOTHING_KNOWN, SCALE, Sums, grain_for, lay_out_slots, size_shift
 
 _NO_PLACES, _NONE = np.empty(0, np.uint32), np.empty(0, np.int64)
 
@@ -35,6 +37,36 @@ class Sizes(NamedTuple):
     total: int
     centre: int = 0
     slope: float = math.inf
+
+
+class SparseSums:
+    """The slots of a shard for the zone sums of a sparse table; methods are those of :class:`ZoneSums`."""
+
+    def __init__(self, zones: SparseZones) -> None:
+        self._zones, self._width, self._slots = zones, 0, np.empty((0, 0), np.int64)
+        self._first_scale = np.zeros(1, SCALE)
+
+    def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
+        """Begin a new tree; discard all sums."""
+        width = 3 if weighted else 2
+        if width != self._width:
+            self._width, self._starts = width, width * self._zones.begins[np.newaxis]
+            self._slots = np.empty((0, int(self._starts[0, -1])), np.int64)
+        self._first_scale[0] = int(size_shift(sizes.total)), 0, sizes.slope
+
+    def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None, most_splits: int = 0) -> SumSlots:
+        """Return slots for threads that grow subtrees."""
+        n_bytes = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_CELL * self._zones.elements.shape[0])
+        most = max(n_threads, n_bytes // max(1, 8 * self._slots.shape[1]))
+        n_slots = min(max(SLOTS_PER_THREAD * n_threads, most_splits + n_threads), most)
+        if self._slots.shape[0] < n_slots:
+            self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
+        scales, shifts = np.zeros(self._slots.shape[0], SCALE), np.zeros((1, ids.shape[0]), np.uint64)
+        sums = Sums(
+            self._slots, np.zeros(self._slots.shape[0], np.int64), scales, self._first_scale, self._starts, shifts, self._width, 0, 2**62,
+            np.zeros(2, np.int64), _NO_PLACES, np.empty((0, 0), np.uint8), *NOTHING_KNOWN,
+        )  # fmt: skip
+        return make_sum_slots(self._zones, sums, ids, n_threads, _NONE)
 
 
 class ZoneSums:

@@ -14,7 +14,7 @@ from dtrees.split.compile.methods import MethodSet
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria import constraints
-from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored
+from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored, search_summed
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
 from dtrees.split.node.records import NO_SPLIT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw_columns, undraw_columns
@@ -47,6 +47,11 @@ def _(buffer, columns, task, first, last, sums, path):
 @METHODS.method(_INT, _INT, _INT, _INTS)
 def search_zones(columns, task, n, first, last, sums):
     """Find the best split of the n-th node on the stack by zone sums; it is written to ``task.best``."""
+    _search_zones(task.buffer, columns, task, n, first, last, sums)
+
+
+@optional
+def _search_zones(buffer, columns, task, n, first, last, sums):
     slots, limits, partition, path, bar = task.sum_slots, task.limits, task.partition, task.stack.path[n], task.sum_slots.bar
     place, share = (first, last, slot_for(slots, n, partition, first, last)), (ZERO(), n_searched(task))
     summed = summed_by(slots, partition, place, sums)
@@ -56,6 +61,11 @@ def search_zones(columns, task, n, first, last, sums):
     lead = first_to_search(summed, lead, limits, bar[0], task.scratch)
     search_columns(summed, lead, lead + 1, NONE(), columns, limits, bar, task.scratch, task.best)
     _search_share(columns, task, summed, path, share, lead, bar)
+
+
+@_search_zones.of(CellBuffer)
+def _(buffer, columns, task, n, first, last, sums):
+    search_summed(columns, task, slot_for(task.sum_slots, n, task.partition, first, last), first, last, sums, task.stack.path[n])
 
 
 @lean_kernel

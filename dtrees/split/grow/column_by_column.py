@@ -9,18 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_entry, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, unconstrained
+from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, complete
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn, bar_for, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
 from dtrees.split.search.order_statistics import search_deviations_of_list
 from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all, search_cells
 from dtrees.split.search.sweep import SortedRows
+from dtrees.split.zones.bounds import best_edge, flag_zones, sums_in, zone_arrays
+from dtrees.split.zones.scan import below
+from dtrees.split.zones.sums import element_of, slope_of
 
 
 class InTable(NamedTuple):
@@ -169,6 +173,70 @@ def search_stored(columns, task, first, last, sums, path):
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
     forget_cells(buffer, n_present)
+    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+
+
+@lean_kernel
+def _outline(task, slot, node, j):
+    """Write the sums of a node in the zones of a column to the scratch space; return those of missing values."""
+    zones, sums = task.sum_slots.zone_map, task.sum_slots.sums
+    element, zero = element_of(sums, slot, j), zones.zero_zone[j]
+    if zero >= 0:
+        g, h, n = node.g, node.h, node.n
+        for z in range(element.shape[0]):
+            if z != zero:
+                own = sums_in(element, z)
+                g, h, n = g - own.g, h - own.h, n - own.n
+        element[zero, 0], element[zero, 1] = g, n
+        if sums.width == 3:
+            element[zero, 2] = h
+    return zone_arrays(element, zones.n_zones[j], ZERO(), sums.scales[slot].shift, task.scratch.sums)
+
+
+@lean_kernel
+def _may_exceed(task, slot, node, j, bar):
+    """Return whether a split of a column may score above the bar."""
+    zones, limits, scratch = task.sum_slots.zone_map, task.limits, task.scratch
+    missing, n_zones, first = _outline(task, slot, node, j), zones.n_zones[j], zones.begins[j]
+    if best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores) > bar:
+        return True
+    for z in range(n_zones):
+        scratch.numbers[z] = z
+    slope = slope_of(limits, task.sum_slots.sums.scales[slot])
+    n = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), slope, scratch.numbers, scratch.flags)
+    for k in range(n):  # noqa: SIM110
+        if not zones.alone[first + scratch.numbers[k]]:
+            return True
+    return False
+
+
+@lean_kernel
+def search_summed(columns, task, slot, first, last, sums, path):
+    """Find the best split of a node that has a slot, in all columns; it is written to ``task.best``.
+
+    Only columns in which a split may exceed the best one at an edge of a zone are searched.
+    """
+    limits, rows, buffer, k = task.limits, task.partition.rows[first:last], task.buffer, columns.starts.shape[0] - 1
+    node, top, lead = Moments(sums[0], sums[1], last - first), -1.0, NONE()
+    for j in range(k):
+        if begin_column(limits.criterion, sums, j):
+            missing = _outline(task, slot, node, j)
+            edge = best_edge(limits, task.scratch.sums, task.sum_slots.zone_map.n_zones[j], missing, node, top, task.scratch.scores)
+            if edge > top:
+                top, lead = edge, j
+    status, score, has_missing, winner = NO_SPLIT, -1.0, False, NONE()
+    for j in range(-1, k):
+        column = lead if j < 0 else j
+        if column < 0 or j == lead or not begin_column(limits.criterion, sums, column):
+            continue
+        bar = max(bar_for(column, winner, score), below(top) if top >= 0.0 else -1.0)
+        if j >= 0 and not _may_exceed(task, slot, node, column, bar):
+            continue
+        m = find_cells(columns, column, rows, first, buffer)
+        found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)
+        if m > 0 and found[0] == SPLIT:
+            status, score, has_missing = found
+            winner = column
     conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
 
 

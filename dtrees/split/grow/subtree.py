@@ -121,9 +121,9 @@ class Task(NamedTuple):
     keys : tuple of uint64
         Keys of the tree's streams of node columns and random thresholds.
     block_rows : int
-        Nodes of up to this many in-sample rows are finished in the block.
+        Nodes of up to this many in-sample rows are finished in the block or, if the table is sparse, searched by their cells.
     sum_slots : SumSlots or None
-        If present, larger nodes are searched by zone sums that they inherit. None if the table is sparse.
+        If present, larger nodes are searched by zone sums that they inherit.
     budget : LeafBudget
     methods : ndarray of int64
         The addresses of the methods in :mod:`dtrees.split.grow.by_criterion`.
@@ -335,7 +335,7 @@ def _give_back(sum_slots, n):
 
 @lean_kernel
 def is_large(task, n_rows, depth, sums):
-    """Return whether a node has to be searched, and not in a block."""
+    """Return whether a node has to be searched by zone sums, if there are any."""
     return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, weight_of(task, sums))
 
 
@@ -429,7 +429,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         n_todo -= 1
         start, in_stop, stop, depth, _, _, _ = stack.todo[n_todo]
         path = stack.path[n_todo]
-        if in_stop - start <= task.block_rows:
+        if task.block is not None and in_stop - start <= task.block_rows:
             n_nodes = _grow_in_block(task.block, columns, task, n_todo, nodes, n_nodes)
             continue
         node = n_nodes
@@ -441,9 +441,10 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         best.records[0].status = CONSTANT
         if not is_pure(task.target, partition.rows, start, in_stop):
-            if has_slots(task.sum_slots):
+            by_zones = has_slots(task.sum_slots) and in_stop - start > task.block_rows
+            if by_zones:
                 search_zones(columns, task, n_todo, start, in_stop, node_sums)
-            if not has_slots(task.sum_slots) or (best.records[0].status != SPLIT and draws_columns(task)):
+            if not by_zones or (best.records[0].status != SPLIT and draws_columns(task)):
                 search_table(columns, task, start, in_stop, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
@@ -462,6 +463,16 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
     return n_nodes
 
 
+@optional
+def _take_no_slot(sum_slots):
+    """Begin without a slot for the root."""
+
+
+@_take_no_slot.of(SumSlots)
+def _(sum_slots):
+    sum_slots.slot_of[0] = NONE()
+
+
 @lean_entry
 def grow_sparse(columns, task, root, path, sums, origin, nodes):
     """Grow the subtree of a node of a sparse table; parameters and result are those of :func:`grow_subtree`.
@@ -470,6 +481,7 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
     ``origin`` is its ORIGIN (:mod:`dtrees.split.grow.best_first`).
     """
     note_places(task.buffer.place_of, task.partition.rows, root[0], root[2])
+    _take_no_slot(task.sum_slots)
     task.budget.waiting[0] = origin
     return grow_subtree(columns, task, root[0], root[1], root[2], root[3], path, sums, nodes)
 

@@ -19,6 +19,7 @@ from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.table.columns import presort
 from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.sparse_zones import SparseZones
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones import sums as zone_sums
 from dtrees.split.zones.by_category import SummedNode
@@ -35,7 +36,7 @@ class SumSlots(NamedTuple):
 
     Attributes
     ----------
-    zone_map : ZoneMap
+    zone_map : ZoneMap or SparseZones
     sums : Sums
         At least one slot for each thread.
     free : ndarray of int64, shape (16 + n_slots,)
@@ -52,7 +53,7 @@ class SumSlots(NamedTuple):
         The best known score of the node that the thread searches.
     """
 
-    zone_map: ZoneMap
+    zone_map: ZoneMap | SparseZones
     sums: Sums
     free: NDArray[np.int64]
     n_threads: int
@@ -62,7 +63,9 @@ class SumSlots(NamedTuple):
     bar: NDArray[np.float64]
 
 
-def make_sum_slots(zone_map: ZoneMap, sums: Sums, ids: NDArray[np.int32], n_threads: int, held: NDArray[np.int64]) -> SumSlots:
+def make_sum_slots(
+    zone_map: ZoneMap | SparseZones, sums: Sums, ids: NDArray[np.int32], n_threads: int, held: NDArray[np.int64]
+) -> SumSlots:
     """Return the state that threads growing a tree share; each adds its own ``slot_of`` and ``bar``.
 
     All slots are free except those in ``held``; -1 is none.

@@ -29,13 +29,15 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, kernel, lean_kernel, pointer_to, separate_kernel
-from dtrees.split.compile.memory import prefetch_row
+from dtrees.split.compile.memory import prefetch, prefetch_row
+from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.policy import AHEAD, ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_PER_JOINED_SUM, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
+from dtrees.split.table.sparse_zones import SparseZones
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.bounds import best_edge, zone_arrays
 
@@ -445,10 +447,26 @@ def sum_rows(zone_map, partition, start, in_stop, sums, slot):
     include(zone_map, partition, start, in_stop, sums, slot, ZERO() + 1)
 
 
-@inner_kernel
+@optional
 def include(zone_map, partition, start, in_stop, sums, slot, sign):
     """Add in-sample rows to a slot, or subtract them (``sign`` is -1)."""
     include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
+
+
+@include.of(SparseZones)
+def _(zone_map, partition, start, in_stop, sums, slot, sign):
+    _include_cells(zone_map, partition, start, in_stop, sums.scales[slot], sums.slots[slot], sums.width == 3, sign)
+
+
+@separate_kernel(returns=types.none)
+def _include_cells(zones, partition, start, in_stop, scale, numbers, weighted, sign):
+    """Add the stored cells of in-sample rows to the elements of all columns, or subtract them."""
+    begins, elements, final = zones.row_starts, zones.elements, in_stop - 1
+    for i in range(start, in_stop):
+        prefetch(elements, begins[partition.rows[min(i + 2, final)]])
+        row, own = np.int64(partition.rows[i]), _numbers_of(partition, i, (scale.shift, scale.centre), sign)
+        for cell in range(np.uint64(begins[row]), np.uint64(begins[row + 1])):
+            _add_to_element(numbers, np.uint64(0), np.uint64(elements[cell]), own, weighted)
 
 
 @separate_kernel
@@ -463,10 +481,21 @@ def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot
         add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, scale, sign, numbers, width)
 
 
+@optional
+def _n_cells(zone_map, n_rows):
+    """Return the number of cells of some rows that are summed."""
+    return n_rows * zone_map.which.shape[0]
+
+
+@_n_cells.of(SparseZones)
+def _(zone_map, n_rows):
+    return n_rows * (zone_map.elements.shape[0] // (zone_map.row_starts.shape[0] - 1) + 1)
+
+
 @inner_kernel
 def are_few(zone_map, sums, slot, n_rows):
     """Return whether subtracting ``n_rows`` rows from a slot, one by one, is faster than summing them and subtracting the sums."""
-    return NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < size_of(sums, slot)
+    return NUMBERS_PER_CELL * _n_cells(zone_map, n_rows) < size_of(sums, slot)
 
 
 @inner_kernel
