@@ -64,7 +64,7 @@ POINTER_STEPS = 6
 #: column by column.
 LISTED_SHARE = 2
 #: Stored cells of a zone of a sparse column, and most such zones of a column.
-CELLS_PER_ZONE, MAX_SPARSE_ZONES = 16, 128
+CELLS_PER_ZONE, MAX_SPARSE_ZONES = 32, 128
 #: Nodes are searched by zone sums if they have one stored cell for this many zones.
 SPARSE_SUMS_SHARE = 2
 #: Listing a cell takes as long as reading this many cells of one column.

@@ -194,20 +194,21 @@ def _outline(task, slot, node, j):
 
 
 @lean_kernel
-def _may_exceed(task, slot, node, j, bar):
-    """Return whether a split of a column may score above the bar."""
-    zones, limits, scratch = task.sum_slots.zone_map, task.limits, task.scratch
+def _bound_column(task, slot, node, j, bar):
+    """Return the best score above the bar at an edge of a column's zones, -1.0 if there is none, and whether to search the column."""
+    zones, limits, scratch, scales = task.sum_slots.zone_map, task.limits, task.scratch, task.sum_slots.sums.scales
     missing, n_zones, first = _outline(task, slot, node, j), zones.n_zones[j], zones.begins[j]
-    if best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores) > bar:
-        return True
+    edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+    if edge > bar:
+        return edge, True
     for z in range(n_zones):
         scratch.numbers[z] = z
-    slope = slope_of(limits, task.sum_slots.sums.scales[slot])
-    n = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), slope, scratch.numbers, scratch.flags)
-    for k in range(n):  # noqa: SIM110
-        if not zones.alone[first + scratch.numbers[k]]:
-            return True
-    return False
+    slope, numbers = slope_of(limits, scales[slot]), scratch.numbers
+    n = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), slope, numbers, scratch.flags)
+    for k in range(n):
+        if not zones.alone[first + numbers[k]]:
+            return edge, True
+    return edge, False
 
 
 @lean_kernel
@@ -216,21 +217,23 @@ def search_summed(columns, task, slot, first, last, sums, path):
 
     Only columns in which a split may exceed the best one at an edge of a zone are searched.
     """
-    limits, rows, buffer, k = task.limits, task.partition.rows[first:last], task.buffer, columns.starts.shape[0] - 1
-    node, top, lead = Moments(sums[0], sums[1], last - first), -1.0, NONE()
-    for j in range(k):
+    limits, rows, buffer, wanted = task.limits, task.partition.rows[first:last], task.buffer, task.buffer.present
+    node, top, lead, n_wanted = Moments(sums[0], sums[1], last - first), -1.0, NONE(), ZERO()
+    for j in range(columns.starts.shape[0] - 1):
         if begin_column(limits.criterion, sums, j):
-            missing = _outline(task, slot, node, j)
-            edge = best_edge(limits, task.scratch.sums, task.sum_slots.zone_map.n_zones[j], missing, node, top, task.scratch.scores)
+            edge, searches = _bound_column(task, slot, node, j, below(top) if top >= 0.0 else top)
+            wanted[n_wanted] = j
+            n_wanted += searches
             if edge > top:
                 top, lead = edge, j
     status, score, has_missing, winner = NO_SPLIT, -1.0, False, NONE()
-    for j in range(-1, k):
-        column = lead if j < 0 else j
-        if column < 0 or j == lead or not begin_column(limits.criterion, sums, column):
+    for k in range(-1, n_wanted):
+        column = lead if k < 0 else np.int64(wanted[k])
+        if column < 0 or (k >= 0 and column == lead):
             continue
+        begin_column(limits.criterion, sums, column)
         bar = max(bar_for(column, winner, score), below(top) if top >= 0.0 else -1.0)
-        if j >= 0 and not _may_exceed(task, slot, node, column, bar):
+        if k >= 0 and not _bound_column(task, slot, node, column, bar)[1]:
             continue
         m = find_cells(columns, column, rows, first, buffer)
         found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)

@@ -67,7 +67,7 @@ def find_zones(columns: SparseColumns) -> SparseZones:
     element_of = np.empty(columns.offsets[-1] + k, np.int32)  # of each code of each column, and of its missing values
     alone = np.empty(columns.offsets[-1] + k, np.bool_)
     counts = np.zeros(int(np.diff(columns.offsets).max(initial=0)) + 1, np.int64)
-    _find_zones(columns, counts, n_zones, zero_zone, begins, element_of, alone)
+    _find_zones(columns, CELLS_PER_ZONE, counts, n_zones, zero_zone, begins, element_of, alone)
     elements = np.empty(columns.row_codes.shape[0], np.int32)
     _write_elements(columns, element_of, elements)
     by_category = np.zeros(k, np.bool_)
@@ -77,7 +77,7 @@ def find_zones(columns: SparseColumns) -> SparseZones:
 
 
 @kernel
-def _find_zones(columns, counts, n_zones, zero_zone, begins, element_of, alone):
+def _find_zones(columns, cells_per_zone, counts, n_zones, zero_zone, begins, element_of, alone):
     """Write all but the elements of cells; ``counts`` is scratch space of zeros."""
     for j in range(n_zones.shape[0]):
         n_distinct, codes = columns.offsets[j + 1] - columns.offsets[j], columns.codes[columns.starts[j] : columns.starts[j + 1]]
@@ -85,7 +85,7 @@ def _find_zones(columns, counts, n_zones, zero_zone, begins, element_of, alone):
         for code in codes:
             counts[code] += 1
         has_zeros = columns.row_starts.shape[0] - 1 > codes.shape[0]
-        wanted = max(CELLS_PER_ZONE, codes.shape[0] // MAX_SPARSE_ZONES + 1)
+        wanted = max(cells_per_zone, codes.shape[0] // MAX_SPARSE_ZONES + 1)
         first, zone, n, n_values = begins[j], NONE(), wanted, ZERO()
         for code in range(n_distinct):
             is_zero = has_zeros and code == columns.zero_code[j]
