@@ -27,11 +27,7 @@ _WORKS = {
     "boosting, 100 trees, 20,000 x 8": (10, "table(20_000, 8)", "GBR(n_estimators=100, n_jobs=2).fit(X, y)"),
     "boosting, 50 trees, 1,000 x 8": (10, "table(1_000, 8)", "[GBR(n_estimators=50).fit(X, y) for _ in range(10)]"),
     "boosting, 50 trees, 150 x 4": (10, "table(150, 4)", "[GBR(n_estimators=50).fit(X, y) for _ in range(20)]"),
-    "boosting, 31 leaves, 20 trees, 20,000 x 8": (
-        5,
-        "table(20_000, 8)",
-        "GBR(n_estimators=20, max_leaf_nodes=31, n_jobs=2).fit(X, y)",
-    ),
+    "boosting, 31 leaves, 20 trees, 20,000 x 8": (5, "table(20_000, 8)", "GBR(n_estimators=20, max_leaf_nodes=31, n_jobs=2).fit(X, y)"),
     "tree of full depth, 100,000 x 28": (10, "table(100_000)", "Tree().fit(X, y)"),
     "tree of depth 6, 100,000 x 28": (10, "table(100_000)", "Tree(max_depth=6).fit(X, y)"),
     "tree by absolute error, depth 6, 30,000 x 28": (10, "table(30_000)", "Tree(max_depth=6, criterion='absolute_error').fit(X, y)"),

@@ -18,8 +18,8 @@ import dask
 from distributed import Client, wait
 
 import dtrees
-from benchmarks.cluster import News, cluster, collections, forget_peak, made_on_workers, news, overhead, placed
-from benchmarks.data import N_COLUMNS, synthetic
+from benchmarks.cluster import News, cluster, forget_peak, made_on_workers, news, overhead, placed
+from benchmarks.data import N_COLUMNS
 from benchmarks.libraries import forests, our_boosting
 from benchmarks.resident import resident_bytes
 from benchmarks.results import Measure, Row
@@ -92,7 +92,7 @@ def cluster_costs(run: Run) -> Iterator[Row]:
     n, n_trees = run.size(tiny=500, small=20_000, full=20_000), run.size(tiny=2, small=10, full=20)
     for n_workers in run.size(tiny=(2,), small=(2, 4), full=(2, 4, 8)):
         with cluster(n_workers) as client:
-            X, y = collections(client, *synthetic(n))
+            X, y = resident(n)
             placed_fit(client, "sharded", our_boosting(2, 1), X, y)
             wait_for_kernels()
             told = placed_fit(client, "sharded", our_boosting(n_trees, 1), X, y)
@@ -113,14 +113,13 @@ def cluster_costs(run: Run) -> Iterator[Row]:
 def cluster_forest(run: Run) -> Iterator[Row]:
     """How well a forest uses several workers, presorting excluded."""
     n, n_trees = run.size(tiny=300, small=20_000, full=100_000), run.size(tiny=8, small=40, full=32)
-    X, y = synthetic(n)
     seconds: dict[int, Measure] = {}
     for workers in (1, 2):
         with cluster(workers) as client:
-            dX, dy = collections(client, X, y)
-            grow_forest(client, dX, dy, 2 * workers)
+            X, y = resident(n)
+            grow_forest(client, X, y, 2 * workers)
             wait_for_kernels()
-            seconds[workers] = summary([grow_forest(client, dX, dy, n_trees) for _ in range(run.repeats)])
+            seconds[workers] = summary([grow_forest(client, X, y, n_trees) for _ in range(run.repeats)])
     yield Row(f"forest of {n_trees} trees, {n:,} x {N_COLUMNS}, 2 workers", seconds[2], "one worker", seconds[1])
 
 
