@@ -66,8 +66,6 @@ class Actors:
         Used in the names of tasks.
     make : callable
         Creates an actor (:class:`ActorBase`).
-    ends_at_failure : bool
-        Whether calls made together end when one fails, as actors wait for each other. Otherwise all replies are awaited.
 
     Attributes
     ----------
@@ -79,11 +77,10 @@ class Actors:
         Bytes of all calls so far to each worker, and of its replies.
     """
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
         self._client = client
         self._stage = stage
         self._make = make
-        self._ends_at_failure = ends_at_failure
         self._monitor = WorkerMonitor(client)
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
@@ -135,7 +132,7 @@ class Actors:
         give_up(self._client, replaced)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-        """Call a method of some actors, and wait for all replies.
+        """Call a method of some actors, and wait for all replies, or until one fails: others may wait for its payloads.
 
         Parameters
         ----------
@@ -167,9 +164,6 @@ class Actors:
             # A late reply must not be taken for the reply to a later call.
             self._close_channels([i for i, reply in replies.items() if reply is _AWAITED])
             raise
-        for reply in replies.values():
-            if isinstance(reply, Failed):
-                raise reply.error
         return replies
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
@@ -241,9 +235,9 @@ class Actors:
                     continue
                 self.received[self.workers[key.data]] += len(reply)
                 exchange[key.data] = loads(reply)
-                if self._ends_at_failure and isinstance(exchange[key.data], Failed):
+                if isinstance(exchange[key.data], Failed):
                     raise exchange[key.data].error
-            next_look = self._attend(next_look, exchange if self._ends_at_failure else awaited)
+            next_look = self._attend(next_look, exchange)
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
@@ -262,7 +256,7 @@ class Actors:
                     break
                 left = [i for i, call in calls.items() if not call.done()]
                 looked = next_look
-                next_look = self._attend(next_look, calls if self._ends_at_failure and not tasks else left)
+                next_look = self._attend(next_look, left if tasks else calls)
                 if tasks and next_look != looked:
                     self._monitor.check_pauses(left, {self.workers[i] for i in left})
             return {i: call.result() for i, call in calls.items()}
@@ -276,7 +270,7 @@ class Actors:
     def _attend(self, next_look: float, needed: Iterable[int]) -> float:
         """Raise if waiting for some actors is pointless; look at the cluster when it is time, and return the time of the next look.
 
-        If calls end at a failure, an actor that has replied is still needed, as others may wait for its payloads.
+        An actor that has replied to a call is still needed, as others may wait for its payloads.
         """
         self._monitor.check()
         if time.monotonic() <= next_look:
@@ -341,8 +335,8 @@ def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, l
 class LastingActors(Actors, ABC):
     """Actors of a fit, each for a share of some data; lost ones are created again on workers with sufficient memory. Must be closed."""
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
-        super().__init__(client, stage, make, ends_at_failure)
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
+        super().__init__(client, stage, make)
         self._fit = current_fit()
         self._n_restarts = 0
 

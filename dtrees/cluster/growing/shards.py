@@ -111,7 +111,7 @@ class WorkerShards(LastingActors, Executor):
     """
 
     def __init__(self, table: ClusterTable) -> None:
-        super().__init__(table.client, "shard", ShardActor, ends_at_failure=True)
+        super().__init__(table.client, "shard", ShardActor)
         self.places_rows, self.n_shards = table.places_rows, len(table.blocks)
         self.n_rows, self.n_columns = table.n_rows, table.n_columns
         self.timings = Timings(sent=self.sent, received=self.received)
