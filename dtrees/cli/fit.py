@@ -91,7 +91,7 @@ def train_and_score(
     calibration = None
     if options.intervals:
         train, calibration = target_columns.hold_out(options.model, train, options.seed)
-    n_train, n_test, n_calibration = _count_rows(train, test, calibration)
+    n_train, n_test, n_calibration = (0 if rows is None else len(rows) for rows in (train, test, calibration))
     if n_train == 0 or (test is not None and n_test == 0):
         raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
     if options.intervals:  # too few rows are refused before the fit
@@ -333,12 +333,6 @@ def _short(value: Any) -> str:
     ('0.12346', '7', 'sqrt')
     """
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _count_rows(*frames: Any) -> list[int]:
-    count = dask.delayed(len)
-    parts = [[] if frame is None else frame.to_delayed() for frame in frames]
-    return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]
 
 
 #: Options of ``dtrees fit`` that the demo does not set.
