@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.local_rows import LocalRowsExecutor
 from benchmarks.plain import to_fixed
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
@@ -15,6 +14,7 @@ from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.tree import trees_at_once
 from dtrees.split.numbers import hashing
+from tests.engine.local_rows import LocalRowsExecutor
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import thorough_for
