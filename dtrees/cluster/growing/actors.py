@@ -126,7 +126,7 @@ class Actors:
             The error raised by the creation of an actor.
         """
         self._monitor.check()
-        self._finish({i: self._start(_result_of(self._futures[i])) for i in sorted(self._unmade)}, tasks=True)
+        self._await(self._made_by, sorted(self._unmade), tasks=True)
         self._unmade.clear()
         replaced, self._replaced = self._replaced, []
         give_up(self._client, replaced)
@@ -152,8 +152,7 @@ class Actors:
         try:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
-            if lacking:
-                self._open_channels(lacking)
+            self._await(self._open_channel, lacking)
             for i in self._nearest_last(calls):
                 with self._channel_to(i) as channel:
                     channel.call(*calls[i])
@@ -191,17 +190,11 @@ class Actors:
         with dask.annotate(**belonging(fit.name, fit.turn)):
             return self._client.submit(self._make, *arguments, key=key, actor=True, workers=[worker], allow_other_workers=False)
 
-    def _open_channels(self, actors: list[int]) -> None:
-        args = self._client.connection_args
-        opening = {i: self._start(open_channel(self.workers[i], self.key(i), args)) for i in actors}
-        try:
-            opened = self._finish(opening)
-        except BaseException:
-            for task in opening.values():
-                if task.done() and not task.cancelled() and not task.exception():
-                    task.result().close()
-            raise
-        self._channels.update(opened)
+    async def _made_by(self, i: int) -> None:
+        await self._futures[i]
+
+    async def _open_channel(self, i: int) -> None:
+        self._channels[i] = await open_channel(self.workers[i], self.key(i), self._client.connection_args)
 
     def _close_channels(self, actors: Iterable[int]) -> None:
         for i in actors:
@@ -239,11 +232,9 @@ class Actors:
                     raise exchange[key.data].error
             next_look = self._attend(next_look, exchange)
 
-    def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-
-    def _finish(self, calls: Mapping[int, concurrent.futures.Future[T]], *, tasks: bool = False) -> dict[int, T]:
-        """Wait for calls, or for ``tasks`` that create actors, and monitor their actors meanwhile."""
+    def _await(self, act: Callable[[int], Coroutine[Any, Any, None]], actors: Iterable[int], *, tasks: bool = False) -> None:
+        """Await a coroutine for each actor in the client's event loop, or ``tasks`` that create them, and monitor the actors meanwhile."""
+        calls = {i: asyncio.run_coroutine_threadsafe(act(i), self._client.loop.asyncio_loop) for i in actors}
         pending, next_look = set(calls.values()), self._next_look()
         try:
             while pending:
@@ -252,14 +243,10 @@ class Actors:
                     error = call.exception() if call.done() else None
                     if error is not None:
                         in_loop(self._client, self._raise_failure, i, error)
-                if not pending:
-                    break
                 left = [i for i, call in calls.items() if not call.done()]
-                looked = next_look
-                next_look = self._attend(next_look, left if tasks else calls)
+                looked, next_look = next_look, self._attend(next_look, left if tasks else calls)
                 if tasks and next_look != looked:
                     self._monitor.check_pauses(left, {self.workers[i] for i in left})
-            return {i: call.result() for i, call in calls.items()}
         finally:
             for call in calls.values():
                 call.cancel()
@@ -319,10 +306,6 @@ class Actors:
         if future.status != "error":
             return False
         return await future.traceback() is not None or isinstance(await future.exception(), KilledWorker)
-
-
-async def _result_of(future: Future) -> Any:
-    return await future
 
 
 def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, list[bytes]]:
