@@ -16,11 +16,13 @@ import logging
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -357,22 +359,15 @@ def _on_worker(dask_worker: Any) -> list[str]:
     return [f"{task.state} {key}" for key, task in state.tasks.items()] + [f"actor {key}" for key in state.actors]
 
 
-def _members(model: Any) -> list[Any]:
-    """Return the boosters of a bag, or the model itself."""
-    return [model] if hasattr(model, "_trees") else list(model.estimators_)
-
-
 def same_model(one: Any, other: Any) -> bool:
-    """Return whether models have the same trees and scores, bit for bit."""
-    trees = [[tree for member in _members(model) for group in member._trees.groups for tree in group] for model in (one, other)]
-    scores = [getattr(model, name, None) for model in (one, other) for name in ("train_score_", "oob_prediction_")]
-    held_out = [getattr(model, "evals_result_", None) for model in (one, other)]
-    return (
-        len(trees[0]) == len(trees[1])
-        and all(a.equals(b) for a, b in zip(*trees, strict=True))
-        and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(scores[:2], scores[2:], strict=True) if b is not None)
-        and repr(held_out[0]) == repr(held_out[1])
-    )
+    """Return whether the files and the out-of-bag predictions of two models are the same, byte for byte."""
+    contents = []
+    with tempfile.TemporaryDirectory() as folder:
+        for model in (one, other):
+            dtrees.save(model, Path(folder) / "model")
+            out_of_bag = getattr(model, "oob_prediction_", np.empty(0)).tobytes()
+            contents.append(((Path(folder) / "model").read_bytes(), out_of_bag))
+    return contents[0] == contents[1]
 
 
 @benchmark("chaos")
