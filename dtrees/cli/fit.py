@@ -377,16 +377,6 @@ def flats(n_rows: int, seed: int) -> pd.DataFrame:
     per_metre += pd.Series(district).map({"Harbour": 2, "Hill": 1, "Mill": -1, "Old Town": 3, "Park": 2.5, "Station": -2}).to_numpy()
     per_metre -= 1.2 * (heating == "oil") + 0.25 * floor * ~lift
     rent = (per_metre * area * (1 + random.normal(0, 0.07, n_rows)) + 60 * rooms).round(2)
-    return pd.DataFrame(
-        {
-            "area": area,
-            "rooms": rooms,
-            "floor": floor,
-            "lift": lift,
-            "built": np.where(random.random(n_rows) < 0.05, np.nan, built),
-            "centre_km": centre_km,
-            "district": district,
-            "heating": pd.Series(heating).where(random.random(n_rows) >= 0.1),
-            _DEMO_TARGET: rent,
-        }
-    )
+    known = np.where(random.random(n_rows) < 0.05, np.nan, built)
+    columns = {"area": area, "rooms": rooms, "floor": floor, "lift": lift, "built": known, "centre_km": centre_km, "district": district}
+    return pd.DataFrame({**columns, "heating": pd.Series(heating).where(random.random(n_rows) >= 0.1), _DEMO_TARGET: rent})

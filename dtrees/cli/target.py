@@ -105,13 +105,8 @@ def summarize_part(column: pd.Series) -> TargetSummary:
         kind = WHOLE if (finite == np.floor(finite)).all() else FRACTION
     elif all(isinstance(value, str) for value in present.unique()):
         kind = TEXT
-    return TargetSummary(
-        n_rows=len(column),
-        n_missing=len(column) - len(present),
-        n_infinite=infinite,
-        kinds=frozenset([kind] if len(present) else []),
-        distinct=frozenset(present.unique()[: _MAX_DISTINCT + 1].tolist()),
-    )
+    distinct = frozenset(present.unique()[: _MAX_DISTINCT + 1].tolist())
+    return TargetSummary(len(column), len(column) - len(present), infinite, frozenset([kind] if len(present) else []), distinct)
 
 
 def merge(parts: Iterable[TargetSummary]) -> TargetSummary:

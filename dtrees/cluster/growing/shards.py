@@ -149,14 +149,9 @@ class WorkerShards(LastingActors, Executor):
             replies = self.call("handle", {shard: (message,) for shard, message in messages.items()})
         seconds, accounts = time.perf_counter() - began, [account for _, account in replies.values()]
         self.timings.add(seconds, [(self.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
-        self._exchanges.note(
-            message=type(next(iter(messages.values()))).__name__,
-            n_shards=len(replies),
-            seconds=seconds,
-            slowest=max(account.worked for account in accounts),
-            sent=self.sent.total() - sent,
-            received=self.received.total() - received,
-        )
+        kind, slowest = type(next(iter(messages.values()))).__name__, max(account.worked for account in accounts)
+        n_bytes = {"sent": self.sent.total() - sent, "received": self.received.total() - received}
+        self._exchanges.note(message=kind, n_shards=len(replies), seconds=seconds, slowest=slowest, **n_bytes)
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self) -> bool:
