@@ -41,10 +41,7 @@ def worst_cases(run: Run) -> Iterator[Row]:
     for case, (X, y) in cases(run.size(tiny=200, small=10_000, full=100_000)).items():
         shape = f"{X.shape[0]:,} x {X.shape[1]:,}"
         for depth in (6, None):
-            makers = {
-                "dtrees": libraries.trees(depth)["dtrees"],
-                _PLAIN: lambda depth=depth: PlainTree(depth),
-            }
+            makers = {"dtrees": libraries.trees(depth)["dtrees"], _PLAIN: lambda depth=depth: PlainTree(depth)}
             work = f"{case}, tree of {'full depth' if depth is None else f'depth {depth}'}, {shape}, 1 core"
             yield from run.fits(work, X, y, makers)
         makers = {"dtrees": lambda: libraries.our_boosting(n_trees, 1), _PLAIN: lambda: PlainBoosting(n_trees)}

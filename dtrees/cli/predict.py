@@ -122,14 +122,10 @@ def predict_part(
 
 def _write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
     """Write pandas DataFrames one after the other, in the format given by the file name; return the number of rows."""
-    suffix = PurePath(path).suffix.lower()
-    return (
-        _write_parquet(file, frames) if suffix in tables.PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
-    )
-
-
-def _write_csv(file: BinaryIO, frames: Iterable[Any], separator: str) -> int:
-    n_rows = 0
+    suffix, n_rows = PurePath(path).suffix.lower(), 0
+    if suffix in tables.PARQUET_SUFFIXES:
+        return _write_parquet(file, frames)
+    separator = "\t" if suffix == ".tsv" else ","
     for number, frame in enumerate(frames):
         file.write(frame.to_csv(index=False, sep=separator, header=number == 0, lineterminator="\n").encode())
         n_rows += len(frame)
