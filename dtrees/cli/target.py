@@ -116,8 +116,8 @@ def merge(parts: Iterable[TargetSummary]) -> TargetSummary:
     for part in parts:
         if len(distinct) <= _MAX_DISTINCT:
             distinct |= part.distinct
-    counts = [sum(getattr(part, name) for part in parts) for name in ("n_rows", "n_missing", "n_infinite")]
-    return TargetSummary(*counts, frozenset().union(*(part.kinds for part in parts)), frozenset(distinct))
+    n_rows, n_missing, n_infinite = (sum(getattr(part, name) for part in parts) for name in ("n_rows", "n_missing", "n_infinite"))
+    return TargetSummary(n_rows, n_missing, n_infinite, frozenset().union(*(part.kinds for part in parts)), frozenset(distinct))
 
 
 def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, str]:

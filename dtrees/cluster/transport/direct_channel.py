@@ -76,6 +76,12 @@ class DirectChannel:
 
     def call(self, *call: Any) -> None:
         """Send a call, :func:`framed`, in one or more chunks, or the part that can be sent without waiting; raises as :meth:`send` does."""
+        if len(call) == 1 and not self._to_send:
+            with contextlib.suppress(BlockingIOError):
+                n = self.socket.send(call[0])
+                if n == len(call[0]):
+                    return
+                call = (memoryview(call[0])[n:],)
         self._to_send.extend(memoryview(chunk).cast("B") for chunk in call)
         self.send()
 
