@@ -4,10 +4,6 @@ Terms
 -----
 exchange
     a message to some shards, and their replies; its data is in the events of :mod:`dtrees.cluster.transport.events`.
-level
-    a ``Start`` or ``Advance``.
-overhead
-    the time of an exchange beyond the slowest worker's own work.
 """
 
 from __future__ import annotations
@@ -81,11 +77,6 @@ def news(client: Client, fit: str | None = None) -> News:
     exchanges = [facts for _, facts in told["dtrees-exchange"] if facts["fit"] == fit]
     rounds = [facts | {"at": at} for at, facts in told["dtrees"] if facts["fit"] == fit and facts["what"] == "round"]
     return News(exchanges, rounds)
-
-
-def overhead(exchange: dict[str, Any]) -> float:
-    """Return the seconds of an exchange beyond the slowest worker's own work."""
-    return float(exchange["seconds"] - exchange["slowest"])
 
 
 def forget_peak() -> int:

@@ -18,7 +18,7 @@ import dask
 from distributed import Client, wait
 
 import dtrees
-from benchmarks.cluster import News, cluster, forget_peak, made_on_workers, news, overhead, placed
+from benchmarks.cluster import News, cluster, forget_peak, made_on_workers, news, placed
 from benchmarks.data import N_COLUMNS
 from benchmarks.libraries import forests, our_boosting
 from benchmarks.resident import resident_bytes
@@ -81,8 +81,7 @@ def _xgboost_on(client: Client, X: Any, y: Any, n_trees: int, classify: bool) ->
     from xgboost import dask as xgboost
 
     settings = {"tree_method": "hist", "max_depth": _DEPTH, "eta": 0.1, "verbosity": 0}
-    if classify:
-        settings["objective"] = "binary:logistic"
+    settings |= {"objective": "binary:logistic"} if classify else {}
     return xgboost.train(client, settings, xgboost.DaskDMatrix(client, X, y), num_boost_round=n_trees)
 
 
@@ -96,7 +95,7 @@ def cluster_costs(run: Run) -> Iterator[Row]:
             placed_fit(client, "sharded", our_boosting(2, 1), X, y)
             wait_for_kernels()
             told = placed_fit(client, "sharded", our_boosting(n_trees, 1), X, y)
-        levels = [1e3 * overhead(tree) / _DEPTH for tree in told.trees()]
+        levels = [1e3 * (tree["seconds"] - tree["slowest"]) / _DEPTH for tree in told.trees()]
         work = f"time of a level beyond the slowest worker's work, over columns, {n_workers} workers, {n:,} x {N_COLUMNS}"
         yield Row(work, Measure(statistics.median(levels), n=len(levels), unit="ms"))
     n, n_trees = run.size(tiny=2_000, small=100_000, full=1_000_000), run.size(tiny=3, small=10, full=10)
