@@ -4,10 +4,6 @@ Terms
 -----
 exchange
     a message to some shards, and their replies; its data is in the events of :mod:`dtrees.cluster.transport.events`.
-level
-    a ``Start`` or ``Advance``.
-overhead
-    the time of an exchange beyond the slowest worker's own work.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
-from numpy.typing import NDArray
 
 from benchmarks.data import synthetic
 from benchmarks.resident import give_back, resident_bytes
@@ -44,18 +39,6 @@ def cluster(n_workers: int, threads: int = 1, memory_limit: int = 0) -> Iterator
     ):  # fmt: skip
         client.wait_for_workers(n_workers, timeout=60)
         yield client
-
-
-def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int = 8) -> tuple[Any, Any]:
-    """Return Dask arrays of a table whose partitions are on the workers."""
-    rows = -(-X.shape[0] // n_parts)
-    starts = range(0, X.shape[0], rows)
-    sent = [client.scatter([array[first : first + rows] for first in starts]) for array in (X, y)]
-    shapes = [(min(rows, X.shape[0] - first), *X.shape[1:]) for first in starts]
-    return (
-        da.concatenate([da.from_delayed(dask.delayed(part), shape, X.dtype) for part, shape in zip(sent[0], shapes, strict=True)]),
-        da.concatenate([da.from_delayed(dask.delayed(part), shape[:1], y.dtype) for part, shape in zip(sent[1], shapes, strict=True)]),
-    )
 
 
 def made_on_workers(n_rows: int, n_columns: int, part_rows: int = PART_ROWS) -> tuple[Any, Any]:
@@ -94,11 +77,6 @@ def news(client: Client, fit: str | None = None) -> News:
     exchanges = [facts for _, facts in told["dtrees-exchange"] if facts["fit"] == fit]
     rounds = [facts | {"at": at} for at, facts in told["dtrees"] if facts["fit"] == fit and facts["what"] == "round"]
     return News(exchanges, rounds)
-
-
-def overhead(exchange: dict[str, Any]) -> float:
-    """Return the seconds of an exchange beyond the slowest worker's own work."""
-    return float(exchange["seconds"] - exchange["slowest"])
 
 
 def forget_peak() -> int:

@@ -118,10 +118,5 @@ def _with_categories(frame: Any) -> Any:
 def _as_numbers(frame: Any) -> NDArray[np.float32]:
     import pandas as pd
 
-    columns = []
-    for name in frame:
-        column = frame[name]
-        if not pd.api.types.is_numeric_dtype(column):
-            column = pd.Series(pd.factorize(column, sort=True)[0])
-        columns.append(column.fillna(column.median()).to_numpy(np.float32))
-    return np.stack(columns, axis=1)
+    numbers = frame.apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else pd.factorize(column, sort=True)[0])
+    return np.ascontiguousarray(numbers.fillna(numbers.median()), np.float32)

@@ -6,7 +6,7 @@ Each function returns functions that create unfitted estimators, by library; lib
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -27,6 +27,10 @@ PACKAGES = {
     "CatBoost": ("catboost", "catboost"),
     "YDF": ("ydf", "ydf"),
 }
+
+
+#: The modules of forests.
+_FORESTS = {"dtrees": "dtrees", "scikit-learn": "sklearn.ensemble", "scikit-learn-intelex": "sklearnex.ensemble"}
 
 
 def is_installed(name: str) -> bool:
@@ -73,17 +77,24 @@ def boosting(n_trees: int, threads: int, classify: bool = False, leaves: int | N
     of_xgboost = {"max_depth": 0, "max_leaves": leaves, "grow_policy": "lossguide"} if leaves else {}
     of_lightgbm = {"max_depth": -1, "num_leaves": leaves} if leaves else {}
     of_catboost = {"depth": 16, "max_leaves": leaves, "grow_policy": "Lossguide"} if leaves else {}
-    return {
-        "dtrees": lambda: our_boosting(n_trees, threads, classify, leaves=leaves),
-        "XGBoost hist": lambda: xgboost(n_trees, threads, "hist", classify, **of_xgboost),
-        "LightGBM": lambda: lightgbm(n_trees, threads, classify, **of_lightgbm),
-        "CatBoost": lambda: catboost(n_trees, threads, classify, **of_catboost),
+    peers = boosting_with(n_trees, threads, classify, {"XGBoost hist": of_xgboost, "LightGBM": of_lightgbm, "CatBoost": of_catboost})
+    return {"dtrees": lambda: our_boosting(n_trees, threads, classify, leaves=leaves), **peers}
+
+
+def boosting_with(n_trees: int, threads: int, classify: bool, given: Mapping[str, dict[str, Any]]) -> Makers:
+    """Boosting of the libraries to which parameters are given, which may override a learning rate of 0.1 and trees of depth 6."""
+    common: dict[str, Any] = {"learning_rate": 0.1, "max_depth": 6, "random_state": 0}
+    hist = {"max_iter": n_trees, "max_leaf_nodes": None, "early_stopping": False}
+    makers: Makers = {
+        "dtrees": partial(_of, "dtrees", "GradientBoosting", classify, n_estimators=n_trees, n_jobs=threads, **common),
+        "scikit-learn": partial(_of, "sklearn.ensemble", "GradientBoosting", classify, n_estimators=n_trees, **common),  # uses one core
+        "scikit-learn hist": partial(_of, "sklearn.ensemble", "HistGradientBoosting", classify, **hist, **common),
+        "XGBoost exact": partial(xgboost, n_trees, threads, "exact", classify),
+        "XGBoost hist": partial(xgboost, n_trees, threads, "hist", classify),
+        "LightGBM": partial(lightgbm, n_trees, threads, classify),
+        "CatBoost": partial(catboost, n_trees, threads, classify),
     }
-
-
-def sklearn_boosting(n_trees: int, classify: bool = False) -> Any:
-    """Return scikit-learn's exact boosting, which uses one core."""
-    return _of("sklearn.ensemble", "GradientBoosting", classify, n_estimators=n_trees, learning_rate=0.1, max_depth=6, random_state=0)
+    return {name: partial(makers[name], **parameters) for name, parameters in given.items()}
 
 
 def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) -> Any:
@@ -143,23 +154,19 @@ def trees(depth: int | None, **parameters: Any) -> Makers:
 
 def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Makers:
     """Random forests of full depth."""
-    settings = {"n_estimators": n_trees, "max_features": max_features, "n_jobs": threads, "random_state": 0}
-    return {
-        "dtrees": lambda: _of("dtrees", "RandomForest", classify, **settings),
-        "scikit-learn": lambda: _of("sklearn.ensemble", "RandomForest", classify, **settings),
-        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", "RandomForest", classify, **settings),
-        "YDF": lambda: YdfForest(n_trees, threads, classify, max_features),
-    }
+    makers = _of_each(_FORESTS, "RandomForest", classify, n_trees, threads, max_features=max_features)
+    return {**makers, "YDF": lambda: YdfForest(n_trees, threads, classify, max_features)}
 
 
 def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
     """Extra-trees of full depth, with all columns tried in each node (for classification: the square root of their number)."""
-    settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0}
-    return {
-        "dtrees": lambda: _of("dtrees", "ExtraTrees", classify, **settings),
-        "scikit-learn": lambda: _of("sklearn.ensemble", "ExtraTrees", classify, **settings),
-        "scikit-learn-intelex": lambda: _of("sklearnex.ensemble", "ExtraTrees", classify, **settings),
-    }
+    return _of_each(_FORESTS, "ExtraTrees", classify, n_trees, threads)
+
+
+def _of_each(modules: Mapping[str, str], kind: str, classify: bool, n_trees: int, threads: int, **parameters: Any) -> Makers:
+    """Return a kind of forest of each library."""
+    settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0, **parameters}
+    return {name: partial(_of, module, kind, classify, **settings) for name, module in modules.items()}
 
 
 class YdfForest:

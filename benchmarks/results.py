@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,5 @@ def read(folder: Path) -> dict[str, Results]:
 
 
 def _results(found: dict[str, Any]) -> Results:
-    return Results(found["machine"], tuple(_rows(found["rows"])))
-
-
-def _rows(found: Iterable[dict[str, Any]]) -> Iterator[Row]:
-    for row in found:
-        measures = {side: row[side] and Measure(**row[side]) for side in ("ours", "theirs")}
-        yield Row(**(row | measures))
+    rows = [row | {side: row[side] and Measure(**row[side]) for side in ("ours", "theirs")} for row in found["rows"]]
+    return Results(found["machine"], tuple(Row(**row) for row in rows))

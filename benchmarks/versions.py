@@ -27,31 +27,19 @@ _WORKS = {
     "boosting, 100 trees, 20,000 x 8": (10, "table(20_000, 8)", "GBR(n_estimators=100, n_jobs=2).fit(X, y)"),
     "boosting, 50 trees, 1,000 x 8": (10, "table(1_000, 8)", "[GBR(n_estimators=50).fit(X, y) for _ in range(10)]"),
     "boosting, 50 trees, 150 x 4": (10, "table(150, 4)", "[GBR(n_estimators=50).fit(X, y) for _ in range(20)]"),
-    "boosting, 31 leaves, 20 trees, 20,000 x 8": (
-        5,
-        "table(20_000, 8)",
-        "GBR(n_estimators=20, max_leaf_nodes=31, n_jobs=2).fit(X, y)",
-    ),
+    "boosting, 31 leaves, 20 trees, 20,000 x 8": (5, "table(20_000, 8)", "GBR(n_estimators=20, max_leaf_nodes=31, n_jobs=2).fit(X, y)"),
     "tree of full depth, 100,000 x 28": (10, "table(100_000)", "Tree().fit(X, y)"),
     "tree of depth 6, 100,000 x 28": (10, "table(100_000)", "Tree(max_depth=6).fit(X, y)"),
     "tree by absolute error, depth 6, 30,000 x 28": (10, "table(30_000)", "Tree(max_depth=6, criterion='absolute_error').fit(X, y)"),
-    "forest regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)"),
-    "forest regression, float64, 16 trees, 100,000 x 28": (
-        5,
-        "table(100_000, dtype='float64')",
-        "RFR(16, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)",
-    ),
+    "forest regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "RFR(16, **third).fit(X, y)"),
+    "forest regression, float64, 16 trees, 100,000 x 28": (5, "table(100_000, dtype='float64')", "RFR(16, **third).fit(X, y)"),
     "forest of two classes, 16 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest of four classes, 16 trees, 100,000 x 28": (5, "labels(100_000, 4)", "RFC(16, n_jobs=2, random_state=0).fit(X, y)"),
     "forest by entropy, 8 trees, 100,000 x 28": (5, "labels(100_000)", "RFC(8, criterion='entropy', n_jobs=2, random_state=0).fit(X, y)"),
     "forest of 100, 150 x 4": (10, "labels(150, 3, 4)", "[RFC(100, random_state=0).fit(X, y) for _ in range(5)]"),
     "extra-trees regression, 16 trees, 100,000 x 28": (5, "table(100_000)", "ETR(16, n_jobs=2, random_state=0).fit(X, y)"),
     "extra-trees of two classes, 16 trees, 100,000 x 28": (5, "labels(100_000)", "ETC(16, n_jobs=2, random_state=0).fit(X, y)"),
-    "forest on sparse columns, 8 trees, 100,000 x 28": (
-        5,
-        "sparse(100_000)",
-        "RFR(8, max_features=1 / 3, n_jobs=2, random_state=0).fit(X, y)",
-    ),
+    "forest on sparse columns, 8 trees, 100,000 x 28": (5, "sparse(100_000)", "RFR(8, **third).fit(X, y)"),
     "boosting on sparse columns, 50 trees, 100,000 x 28": (5, "sparse(100_000)", "GBR(n_estimators=50, n_jobs=2).fit(X, y)"),
     "prediction, boosting of 100, 1,000,000 rows": (10, "grown(GBR(n_estimators=100, n_jobs=2))", "model.predict(X)"),
     "prediction, forest of 8, 1,000,000 rows": (10, "grown(RFR(8, n_jobs=2, random_state=0))", "model.predict(X)"),
@@ -67,6 +55,7 @@ from dtrees import RandomForestClassifier as RFC, RandomForestRegressor as RFR
 
 # Versions differ in their defaults, which would have them grow other trees.
 explicit = dict(learning_rate=0.1, max_depth=6, min_samples_leaf=1, max_leaf_nodes=None, max_features=None, reg_lambda=1.0)
+third = dict(max_features=1 / 3, n_jobs=2, random_state=0)
 GBR, GBC = partial(GradientBoostingRegressor, **explicit), partial(GradientBoostingClassifier, **explicit)
 
 def table(n, k=28, dtype="float32"):

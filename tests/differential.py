@@ -34,11 +34,11 @@ from distributed import Client, LocalCluster
 from scipy.sparse import csr_array
 
 import dtrees
-from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.run.lasting import LastingForest
 from dtrees.ensemble.in_process import Backend
 from tests.cluster.samples import in_partitions
+from tests.engine.local_rows import LocalRowsExecutor
 from tests.engine.shards import ShardedExecutor
 from tests.random_cases import Case, draw
 

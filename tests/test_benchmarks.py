@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import dtrees
 from benchmarks import libraries, page, picture, results, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
-from benchmarks.plain import PlainBoosting, PlainTree
 from benchmarks.results import Measure, Results, Row
 from benchmarks.run import Run, benchmarks
 from benchmarks.works.losses import first_below, loss
-from benchmarks.works.worst_cases import cases
-from tests.slow import one_of_each, slow_for
+from tests.slow import slow_for
 
 #: Benchmarks of every test run; the others take long, most of them because of clusters or peers.
 QUICK = {"trees", "cross-validation"}
@@ -198,22 +195,6 @@ def test_the_picture(tmp_path: Path) -> None:
         drawn.append((tmp_path / name).read_bytes())
     assert drawn[0] == drawn[1]
     assert b"LightGBM" in drawn[0]
-
-
-@pytest.mark.parametrize(("case", "depth"), one_of_each([*cases(100)], [3, None]))
-def test_the_plain_scan_grows_the_same_trees(case: str, depth: int | None) -> None:
-    """Otherwise it would not be a baseline."""
-    X, y = cases(100)[case]
-    plain = PlainTree(depth).fit(X, y)
-    tree = dtrees.DecisionTreeRegressor(max_depth=depth).fit(X, y)
-    assert plain.n_leaves_ == tree.get_n_leaves()
-    assert plain.fitted_ == pytest.approx(tree.predict(X), rel=0.0, abs=1e-12 * np.abs(y).max())  # its leaves are in fixed point
-
-
-def test_the_plain_scan_boosts_alike() -> None:
-    X, y = synthetic(300)
-    ours = libraries.our_boosting(5, 1).fit(X, y)
-    assert PlainBoosting(5).fit(X, y).fitted_ == pytest.approx(ours.predict(X), rel=1e-6)
 
 
 def test_the_first_loss_below_a_bound() -> None:

@@ -35,7 +35,7 @@ def sizes(run: Run) -> Iterator[Row]:
         if n <= 100_000:
             makers["XGBoost exact"] = functools.partial(libraries.xgboost, n_trees, run.threads, "exact", classify)
         if n <= 30_000:
-            makers["scikit-learn exact, 1 core"] = functools.partial(libraries.sklearn_boosting, n_trees, classify)
+            makers["scikit-learn exact, 1 core"] = libraries.boosting_with(n_trees, 1, classify, {"scikit-learn": {}})["scikit-learn"]
         yield from run.fits(name, X, y, makers)
     if run.scale == "full":
         X, y = synthetic(1_000_000)
@@ -84,12 +84,9 @@ def tasks(run: Run) -> Iterator[Row]:
 
 def _monotonic(n_trees: int, threads: int, signs: list[int]) -> dict[str, Maker]:
     """Return the functions that create boosting with monotonic columns; CatBoost's has symmetric trees."""
-    return {
-        OURS: lambda: libraries.our_boosting(n_trees, threads).set_params(monotonic_cst=signs),
-        "XGBoost hist": lambda: libraries.xgboost(n_trees, threads, "hist", monotone_constraints=tuple(signs)),
-        "LightGBM": lambda: libraries.lightgbm(n_trees, threads, monotone_constraints=signs),
-        "CatBoost": lambda: libraries.catboost(n_trees, threads, monotone_constraints=signs),
-    }
+    given: dict[str, Any] = {"XGBoost hist": tuple(signs), "LightGBM": signs, "CatBoost": signs}
+    peers = libraries.boosting_with(n_trees, threads, False, {name: {"monotone_constraints": order} for name, order in given.items()})
+    return {OURS: lambda: libraries.our_boosting(n_trees, threads).set_params(monotonic_cst=signs), **peers}
 
 
 def kinds(n: int) -> Iterator[tuple[str, NDArray[np.float32]]]:

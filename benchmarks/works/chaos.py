@@ -16,11 +16,13 @@ import logging
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -38,7 +40,7 @@ from dtrees.cluster.transport.clients import threads_of_workers
 logger = logging.getLogger("benchmarks")
 
 #: The kinds of faults, and their relative frequencies.
-KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1, "scale": 1}
+KINDS = {"kill": 4, "kill two": 2, "kill coordinator": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1, "scale": 1}
 #: Initial seconds of silence after which a worker counts as lost.
 PATIENCE = 5.0
 #: Seconds that a disturbed fit may take.
@@ -76,24 +78,14 @@ def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) 
         yield Fault(kind, pause, victim, PATIENCE * (rng.uniform(0.1, 0.6) if kind == "stop shortly" else rng.uniform(1.2, 4.0)))
 
 
-def kills(rng: random.Random) -> Iterator[Fault]:
-    """Yield the kills of a fit: one or two workers, at once or in sequence, including the coordinator's, each after 0 to 2 s."""
-    for _ in range(rng.choice([1, 1, 2])):
-        yield Fault(rng.choice(["kill", "kill two", "kill coordinator"]), rng.uniform(0.0, 2.0), rng.random(), 0.0)
-
-
 @contextlib.contextmanager
-def cluster_to_break(n_workers: int, replaced_after: str = "200ms") -> Iterator[tuple[LocalCluster, Client]]:
-    """Yield a cluster of processes whose scheduler does not blame tasks for the deaths of workers, and its current client.
-
-    The cluster replaces a worker that has been gone for ``replaced_after``. Nannies that restart killed workers must be faster: a
-    replacement has the name of the worker it replaces, and Dask drops a worker whose name is taken.
-    """
+def cluster_to_break(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
+    """Yield a cluster of processes whose scheduler does not blame tasks for the deaths of workers, and its current client."""
     settings = {
         "dtrees.patience": PATIENCE,
         "dtrees.max-restarts": 10**6,
         "distributed.scheduler.allowed-failures": 10**6,
-        "distributed.deploy.lost-worker-timeout": replaced_after,
+        "distributed.deploy.lost-worker-timeout": "200ms",
     }
     with dask.config.set(settings), cluster(n_workers) as client:
         yield client.cluster, client
@@ -266,8 +258,6 @@ class Outcome:
         Number of models that differed.
     hung : int
         Number of fits that did not end in time.
-    unusable : int
-        How often the cluster did not recover in time after a fit.
     faults : Counter
         Number of faults by kind.
     seconds : float
@@ -276,7 +266,6 @@ class Outcome:
     n_fits: int = 0
     different: int = 0
     hung: int = 0
-    unusable: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -297,8 +286,8 @@ class Chaos:
         self._table, self._held_out = make_table(n_rows, 0), make_table(n_rows // 3, 1)
         self._wanted: dict[str, Any] = {}
 
-    def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None, deadline: float = _DEADLINE) -> None:
-        """Fit once, for at most ``deadline`` seconds, and add the result to an outcome."""
+    def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None) -> None:
+        """Fit once, and add the result to an outcome."""
         X, y = self._table[0], self._table[2 if work.classify else 1]
         if work.name not in self._wanted:
             self._wanted[work.name] = work.make().fit(X, y, **self._options(work, lazy=False))
@@ -307,10 +296,10 @@ class Chaos:
             placed = {"placement": work.placement, "detached": work.detached, **self._options(work, lazy=True)}
             future = dtrees.submit(work.make(), _lazy(X), _lazy(y), **placed)
             try:
-                outcome.different += not same_model(future.result(timeout=deadline), self._wanted[work.name])
+                outcome.different += not same_model(future.result(timeout=_DEADLINE), self._wanted[work.name])
             except TimeoutError:
                 outcome.hung += 1
-                logger.warning("no end of %s after %.0f s: %s", work.name, deadline, self._client.run_on_scheduler(_state))
+                logger.warning("no end of %s after %.0f s: %s", work.name, _DEADLINE, self._client.run_on_scheduler(_state))
                 future.cancel()
             if work.detached:
                 dtrees.attach(future.key).release()
@@ -324,16 +313,6 @@ class Chaos:
             return {}
         X, y = self._held_out[0], self._held_out[2 if work.classify else 1]
         return {"eval_set": [(_lazy(X), _lazy(y)) if lazy else (X, y)]}
-
-    def wait_until_whole(self, outcome: Outcome, deadline: float) -> None:
-        """Wait until every worker responds, for at most ``deadline`` seconds."""
-        ends = time.monotonic() + deadline
-        while len(self._client.run(os.getpid, on_error="ignore")) < self._n_workers:
-            self._cluster.scale(self._n_workers)
-            if time.monotonic() > ends:
-                outcome.unusable += 1
-                return
-            time.sleep(0.1)
 
     def left_over(self) -> list[str]:
         """Return what remains of fits on the cluster after a while: tasks, records, results and actors; it should be empty."""
@@ -380,22 +359,15 @@ def _on_worker(dask_worker: Any) -> list[str]:
     return [f"{task.state} {key}" for key, task in state.tasks.items()] + [f"actor {key}" for key in state.actors]
 
 
-def _members(model: Any) -> list[Any]:
-    """Return the boosters of a bag, or the model itself."""
-    return [model] if hasattr(model, "_trees") else list(model.estimators_)
-
-
 def same_model(one: Any, other: Any) -> bool:
-    """Return whether models have the same trees and scores, bit for bit."""
-    trees = [[tree for member in _members(model) for group in member._trees.groups for tree in group] for model in (one, other)]
-    scores = [getattr(model, name, None) for model in (one, other) for name in ("train_score_", "oob_prediction_")]
-    held_out = [getattr(model, "evals_result_", None) for model in (one, other)]
-    return (
-        len(trees[0]) == len(trees[1])
-        and all(a.equals(b) for a, b in zip(*trees, strict=True))
-        and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(scores[:2], scores[2:], strict=True) if b is not None)
-        and repr(held_out[0]) == repr(held_out[1])
-    )
+    """Return whether the files and the out-of-bag predictions of two models are the same, byte for byte."""
+    contents = []
+    with tempfile.TemporaryDirectory() as folder:
+        for model in (one, other):
+            dtrees.save(model, Path(folder) / "model")
+            out_of_bag = getattr(model, "oob_prediction_", np.empty(0)).tobytes()
+            contents.append(((Path(folder) / "model").read_bytes(), out_of_bag))
+    return contents[0] == contents[1]
 
 
 @benchmark("chaos")
@@ -417,40 +389,11 @@ def chaos(run: Run) -> Iterator[Row]:
             if time.monotonic() >= ends:
                 break
         left_over = broken.left_over()
-    yield from _rows("chaos", outcomes, left_over)
+    for name, outcome in outcomes.items():
+        failed = outcome.different + outcome.hung
+        measure, note = Measure(float(outcome.faults.total()), unit="faults survived"), f"{failed} fits failed"
+        work = f"chaos, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s"
+        yield Row(work, measure, note=note if failed else "all models the same")
+    yield Row("chaos, afterwards", Measure(float(len(left_over)), unit="tasks left"))
     for kind, number in sorted(sum((outcome.faults for outcome in outcomes.values()), Counter[str]()).items()):
         yield Row(f"chaos, of these: {kind}", Measure(float(number), unit="faults"))
-
-
-def _rows(name: str, outcomes: Mapping[str, Outcome], left_over: list[str]) -> Iterator[Row]:
-    """Yield a row for the fits of each work, and one for what remains of all."""
-    for work, outcome in outcomes.items():
-        failed = outcome.different + outcome.hung + outcome.unusable
-        measure, note = Measure(float(outcome.faults.total()), unit="faults survived"), f"{failed} fits failed"
-        yield Row(
-            f"{name}, {work}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", measure, note=note if failed else "all models the same"
-        )
-    yield Row(f"{name}, afterwards", Measure(float(len(left_over)), unit="tasks left"))
-
-
-@benchmark("soak")
-def soak(run: Run) -> Iterator[Row]:
-    """Many fits on a cluster of three, one or two of whose workers are killed during each: no hang, the same model, nothing left over."""
-    n_fits = run.size(tiny=1, small=48, full=300)
-    boosting, forest = dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor
-    selected = [
-        Work("boosting over shards", "sharded", lambda: boosting(n_estimators=40, max_depth=4, subsample=0.8, random_state=1)),
-        Work("boosting on one worker", "one-worker", lambda: boosting(n_estimators=400, max_depth=6, max_features=0.5, random_state=2)),
-        Work("a forest", "replicated", lambda: forest(200, oob_score=True, max_features=0.5, random_state=3)),
-    ]
-    rng = random.Random(0)
-    outcomes = {work.name: Outcome() for work in selected}
-    with cluster_to_break(3, replaced_after="30s") as (local, client):
-        broken = Chaos(local, client, 3, n_rows=2_000)
-        for i in range(n_fits):
-            work = selected[i % len(selected)]
-            broken.fit(work, kills(rng), outcomes[work.name], deadline=_DEADLINE / 2)
-            broken.wait_until_whole(outcomes[work.name], _DEADLINE / 2)
-            logger.info("%d fits, %s", i + 1, outcomes)
-        left_over = broken.left_over()
-    yield from _rows("soak", outcomes, left_over)

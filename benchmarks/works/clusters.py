@@ -18,8 +18,8 @@ import dask
 from distributed import Client, wait
 
 import dtrees
-from benchmarks.cluster import News, cluster, collections, forget_peak, made_on_workers, news, overhead, placed
-from benchmarks.data import N_COLUMNS, synthetic
+from benchmarks.cluster import News, cluster, forget_peak, made_on_workers, news, placed
+from benchmarks.data import N_COLUMNS
 from benchmarks.libraries import forests, our_boosting
 from benchmarks.resident import resident_bytes
 from benchmarks.results import Measure, Row
@@ -81,8 +81,7 @@ def _xgboost_on(client: Client, X: Any, y: Any, n_trees: int, classify: bool) ->
     from xgboost import dask as xgboost
 
     settings = {"tree_method": "hist", "max_depth": _DEPTH, "eta": 0.1, "verbosity": 0}
-    if classify:
-        settings["objective"] = "binary:logistic"
+    settings |= {"objective": "binary:logistic"} if classify else {}
     return xgboost.train(client, settings, xgboost.DaskDMatrix(client, X, y), num_boost_round=n_trees)
 
 
@@ -92,11 +91,11 @@ def cluster_costs(run: Run) -> Iterator[Row]:
     n, n_trees = run.size(tiny=500, small=20_000, full=20_000), run.size(tiny=2, small=10, full=20)
     for n_workers in run.size(tiny=(2,), small=(2, 4), full=(2, 4, 8)):
         with cluster(n_workers) as client:
-            X, y = collections(client, *synthetic(n))
+            X, y = resident(n)
             placed_fit(client, "sharded", our_boosting(2, 1), X, y)
             wait_for_kernels()
             told = placed_fit(client, "sharded", our_boosting(n_trees, 1), X, y)
-        levels = [1e3 * overhead(tree) / _DEPTH for tree in told.trees()]
+        levels = [1e3 * (tree["seconds"] - tree["slowest"]) / _DEPTH for tree in told.trees()]
         work = f"time of a level beyond the slowest worker's work, over columns, {n_workers} workers, {n:,} x {N_COLUMNS}"
         yield Row(work, Measure(statistics.median(levels), n=len(levels), unit="ms"))
     n, n_trees = run.size(tiny=2_000, small=100_000, full=1_000_000), run.size(tiny=3, small=10, full=10)
@@ -113,14 +112,13 @@ def cluster_costs(run: Run) -> Iterator[Row]:
 def cluster_forest(run: Run) -> Iterator[Row]:
     """How well a forest uses several workers, presorting excluded."""
     n, n_trees = run.size(tiny=300, small=20_000, full=100_000), run.size(tiny=8, small=40, full=32)
-    X, y = synthetic(n)
     seconds: dict[int, Measure] = {}
     for workers in (1, 2):
         with cluster(workers) as client:
-            dX, dy = collections(client, X, y)
-            grow_forest(client, dX, dy, 2 * workers)
+            X, y = resident(n)
+            grow_forest(client, X, y, 2 * workers)
             wait_for_kernels()
-            seconds[workers] = summary([grow_forest(client, dX, dy, n_trees) for _ in range(run.repeats)])
+            seconds[workers] = summary([grow_forest(client, X, y, n_trees) for _ in range(run.repeats)])
     yield Row(f"forest of {n_trees} trees, {n:,} x {N_COLUMNS}, 2 workers", seconds[2], "one worker", seconds[1])
 
 

@@ -28,13 +28,12 @@ class Staged:
     ----------
     fit : callable
         Function of (X, y, note) that returns a fitted model and calls ``note`` after each round.
-    predict : callable
-        Function of (model, X, rounds) that returns predictions (numbers, or probabilities of the second class) after some rounds,
-        ascending.
+    first : callable
+        Function of a number of rounds that returns the argument by which a model predicts with only these.
     """
 
     fit: Callable[[NDArray[Any], NDArray[Any], Callable[[], None]], Any]
-    predict: Callable[[Any, NDArray[Any], Sequence[int]], Iterator[NDArray[Any]]]
+    first: Callable[[int], dict[str, Any]]
 
     def trace(self, X: NDArray[Any], y: NDArray[Any]) -> tuple[Any, NDArray[np.float64]]:
         """Fit; return the model, and the seconds from the start to the end of each round."""
@@ -54,29 +53,11 @@ def loss(y: NDArray[Any], predicted: NDArray[Any], classify: bool) -> float:
 
 def contenders_of(n_trees: int, threads: int, classify: bool) -> dict[str, Staged]:
     """Return dtrees, XGBoost hist and LightGBM."""
-    return {
-        "dtrees": _dtrees(n_trees, threads, classify),
-        "XGBoost hist": _xgboost(n_trees, threads, classify),
-        "LightGBM": _lightgbm(n_trees, threads, classify),
-    }
 
-
-def _dtrees(n_trees: int, threads: int, classify: bool) -> Staged:
-    def fit(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
+    def ours(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
         return libraries.our_boosting(n_trees, threads, classify).fit(X, y, callbacks=[lambda progress: note()])
 
-    def predict(model: Any, X: NDArray[Any], rounds: Sequence[int]) -> Iterator[NDArray[Any]]:
-        staged = model.staged_predict_proba(X) if classify else model.staged_predict(X)
-        wanted = set(rounds)
-        for k, predicted in enumerate(staged, start=1):
-            if k in wanted:
-                yield predicted[:, 1] if classify else predicted
-
-    return Staged(fit, predict)
-
-
-def _xgboost(n_trees: int, threads: int, classify: bool) -> Staged:
-    def fit(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
+    def xgboost(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
         from xgboost.callback import TrainingCallback
 
         class Note(TrainingCallback):
@@ -84,24 +65,16 @@ def _xgboost(n_trees: int, threads: int, classify: bool) -> Staged:
                 note()
                 return False
 
-        return libraries.xgboost(n_trees, threads, "hist", classify).set_params(callbacks=[Note()]).fit(X, y)
+        return libraries.xgboost(n_trees, threads, "hist", classify, callbacks=[Note()]).fit(X, y)
 
-    def predict(model: Any, X: NDArray[Any], rounds: Sequence[int]) -> Iterator[NDArray[Any]]:
-        for k in rounds:
-            yield model.predict_proba(X, iteration_range=(0, k))[:, 1] if classify else model.predict(X, iteration_range=(0, k))
-
-    return Staged(fit, predict)
-
-
-def _lightgbm(n_trees: int, threads: int, classify: bool) -> Staged:
-    def fit(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
+    def lightgbm(X: NDArray[Any], y: NDArray[Any], note: Callable[[], None]) -> Any:
         return libraries.lightgbm(n_trees, threads, classify).fit(X, y, callbacks=[lambda environment: note()])
 
-    def predict(model: Any, X: NDArray[Any], rounds: Sequence[int]) -> Iterator[NDArray[Any]]:
-        for k in rounds:
-            yield model.predict_proba(X, num_iteration=k)[:, 1] if classify else model.predict(X, num_iteration=k)
-
-    return Staged(fit, predict)
+    return {
+        "dtrees": Staged(ours, lambda k: {"n_trees": k}),
+        "XGBoost hist": Staged(xgboost, lambda k: {"iteration_range": (0, k)}),
+        "LightGBM": Staged(lightgbm, lambda k: {"num_iteration": k}),
+    }
 
 
 @benchmark("loss")
@@ -134,7 +107,7 @@ def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[
     losses: dict[str, list[float]] = {}
     for contender, boosting in contenders.items():  # the warm-up: losses are the same in every turn
         model, _ = boosting.trace(table.X, table.y)
-        losses[contender] = [loss(table.y_test, p, classify) for p in boosting.predict(model, table.X_test, rounds)]
+        losses[contender] = [loss(table.y_test, _predicted(model, table.X_test, classify, boosting.first(k)), classify) for k in rounds]
     for _ in range(run.repeats):
         for contender, boosting in contenders.items():
             time.sleep(run.size(tiny=0.0, small=PAUSE, full=PAUSE))
@@ -144,6 +117,11 @@ def _compare(run: Run, name: str, table: TrainTest, classify: bool) -> Iterator[
         contender: summary([float(turn[first_below(losses[contender], common)]) for turn in turns]) for contender, turns in times.items()
     }
     yield from run.rows(f"{name}: {'log loss' if classify else 'squared error'} of {common:.4g}", measures)
+
+
+def _predicted(model: Any, X: NDArray[Any], classify: bool, first: dict[str, Any]) -> NDArray[Any]:
+    """Return numbers, or probabilities of the second class."""
+    return np.asarray(model.predict_proba(X, **first)[:, 1] if classify else model.predict(X, **first))
 
 
 def first_below(values: Sequence[float], bound: float) -> int:

@@ -35,16 +35,10 @@ def memory(run: Run) -> Iterator[Row]:
 
 
 def _measure(run: Run, kind: str, library: str, n_rows: int, n_columns: int) -> Measure:
-    arguments = json.dumps([kind, library, n_rows, n_columns, run.threads])
+    command = [sys.executable, "-m", "benchmarks.resident", json.dumps([kind, library, n_rows, n_columns, run.threads])]
     found = []
     for _ in range(run.repeats):
-        answer = subprocess.run(
-            [sys.executable, "-m", "benchmarks.resident", arguments],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            timeout=_DEADLINE,
-        )
+        answer = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=_DEADLINE)
         if answer.returncode:
             raise RuntimeError(f"measuring the memory of {library} failed:\n{answer.stderr}")
         found.append(float(answer.stdout.split()[-1]) / n_rows)

@@ -1,4 +1,4 @@
-"""Tables on which pruning saves nothing, compared with a full scan, on one core."""
+"""Tables on which pruning saves nothing, compared with scikit-learn's exact trees, which scan everything, on one core."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS
-from benchmarks.plain import PlainBoosting, PlainTree
 from benchmarks.results import Row
 from benchmarks.run import Run, benchmark
-
-_PLAIN = "plain full scan"
 
 
 def cases(n: int) -> dict[str, tuple[NDArray[Any], NDArray[np.float64]]]:
@@ -36,16 +33,12 @@ def cases(n: int) -> dict[str, tuple[NDArray[Any], NDArray[np.float64]]]:
 
 @benchmark("worst-cases")
 def worst_cases(run: Run) -> Iterator[Row]:
-    """Noise, ties, one very long column, 2,000 columns, heavy tails: a full scan of presorted columns."""
+    """Noise, ties, one very long column, 2,000 columns, heavy tails: scikit-learn, which scans everything."""
     n_trees = run.size(tiny=1, small=10, full=20)
     for case, (X, y) in cases(run.size(tiny=200, small=10_000, full=100_000)).items():
         shape = f"{X.shape[0]:,} x {X.shape[1]:,}"
         for depth in (6, None):
-            makers = {
-                "dtrees": libraries.trees(depth)["dtrees"],
-                _PLAIN: lambda depth=depth: PlainTree(depth),
-            }
             work = f"{case}, tree of {'full depth' if depth is None else f'depth {depth}'}, {shape}, 1 core"
-            yield from run.fits(work, X, y, makers)
-        makers = {"dtrees": lambda: libraries.our_boosting(n_trees, 1), _PLAIN: lambda: PlainBoosting(n_trees)}
+            yield from run.fits(work, X, y, libraries.trees(depth))
+        makers = {"dtrees": lambda: libraries.our_boosting(n_trees, 1), **libraries.boosting_with(n_trees, 1, False, {"scikit-learn": {}})}
         yield from run.fits(f"{case}, boosting of {n_trees}, depth 6, {shape}, 1 core", X, y, makers)

@@ -91,7 +91,7 @@ def train_and_score(
     calibration = None
     if options.intervals:
         train, calibration = target_columns.hold_out(options.model, train, options.seed)
-    n_train, n_test, n_calibration = _count_rows(train, test, calibration)
+    n_train, n_test, n_calibration = (0 if rows is None else len(rows) for rows in (train, test, calibration))
     if n_train == 0 or (test is not None and n_test == 0):
         raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
     if options.intervals:  # too few rows are refused before the fit
@@ -335,12 +335,6 @@ def _short(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _count_rows(*frames: Any) -> list[int]:
-    count = dask.delayed(len)
-    parts = [[] if frame is None else frame.to_delayed() for frame in frames]
-    return [sum(lengths) for lengths in dask.compute(*[[count(part) for part in group] for group in parts])]
-
-
 #: Options of ``dtrees fit`` that the demo does not set.
 _NO_OPTION = dict.fromkeys(("qid", "event", "loss", "test_size", "test", "validation", "checkpoint", "checkpoint_interval", "intervals"))
 
@@ -383,16 +377,6 @@ def flats(n_rows: int, seed: int) -> pd.DataFrame:
     per_metre += pd.Series(district).map({"Harbour": 2, "Hill": 1, "Mill": -1, "Old Town": 3, "Park": 2.5, "Station": -2}).to_numpy()
     per_metre -= 1.2 * (heating == "oil") + 0.25 * floor * ~lift
     rent = (per_metre * area * (1 + random.normal(0, 0.07, n_rows)) + 60 * rooms).round(2)
-    return pd.DataFrame(
-        {
-            "area": area,
-            "rooms": rooms,
-            "floor": floor,
-            "lift": lift,
-            "built": np.where(random.random(n_rows) < 0.05, np.nan, built),
-            "centre_km": centre_km,
-            "district": district,
-            "heating": pd.Series(heating).where(random.random(n_rows) >= 0.1),
-            _DEMO_TARGET: rent,
-        }
-    )
+    known = np.where(random.random(n_rows) < 0.05, np.nan, built)
+    columns = {"area": area, "rooms": rooms, "floor": floor, "lift": lift, "built": known, "centre_km": centre_km, "district": district}
+    return pd.DataFrame({**columns, "heating": pd.Series(heating).where(random.random(n_rows) >= 0.1), _DEMO_TARGET: rent})

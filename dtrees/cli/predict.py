@@ -1,6 +1,7 @@
 """``dtrees predict`` and ``dtrees evaluate``: predictions of a saved model for the rows of a table, and their scores.
 
-Frames are written partition by partition, so that only a few of them are in memory at a time.
+Frames are written partition by partition, so that only a few of them are in memory at a time. ``options`` are declared in
+:mod:`dtrees.cli.main`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, BinaryIO, NamedTuple
 
 import dask
@@ -33,31 +35,21 @@ from dtrees.files import atomic_file
 PREDICTION, SCORE = "prediction", "score"
 
 
-def predict(
-    *,
-    model: str,
-    data: str,
-    output: str,
-    proba: bool,
-    coverage: float | None,
-    times: Sequence[str],
-    keep: Sequence[str],
-    form: tables.CSVForm,
-    scheduler: str | None,
-) -> None:
-    """Write predictions to a file; the arguments are the options of the command."""
-    display = Display()
+def predict(**given: Any) -> None:
+    """Run the command ``dtrees predict`` with its options as arguments."""
+    options, display = SimpleNamespace(**given), Display()
+    model, data, output, proba = options.model, options.data, options.output, options.proba
     tables.check_suffix("--output", output, tables.OUTPUT_SUFFIXES, "a table of predictions")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
-    further = _further(estimator, model, coverage, tables.column_list(times))
+    further = _further(estimator, model, options.coverage, tables.column_list(options.times))
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
-        table = tables.find_table(data, form, client)
+        client = stack.enter_context(cluster(display, options.scheduler)) if options.scheduler else None
+        table = tables.find_table(data, options.form, client)
         tables.check_destinations({"--output": output}, [model, *table.paths])
         display.repeated_names(data, table.repeated)
-        kept = tables.column_list(keep)
+        kept = tables.column_list(options.keep)
         tables.check_columns(kept, table.names, "--keep", data)
         features = features_of(estimator, table)
         added = _output_names(estimator, proba)
@@ -130,14 +122,10 @@ def predict_part(
 
 def _write_frames(path: str, file: BinaryIO, frames: Iterable[Any]) -> int:
     """Write pandas DataFrames one after the other, in the format given by the file name; return the number of rows."""
-    suffix = PurePath(path).suffix.lower()
-    return (
-        _write_parquet(file, frames) if suffix in tables.PARQUET_SUFFIXES else _write_csv(file, frames, "\t" if suffix == ".tsv" else ",")
-    )
-
-
-def _write_csv(file: BinaryIO, frames: Iterable[Any], separator: str) -> int:
-    n_rows = 0
+    suffix, n_rows = PurePath(path).suffix.lower(), 0
+    if suffix in tables.PARQUET_SUFFIXES:
+        return _write_parquet(file, frames)
+    separator = "\t" if suffix == ".tsv" else ","
     for number, frame in enumerate(frames):
         file.write(frame.to_csv(index=False, sep=separator, header=number == 0, lineterminator="\n").encode())
         n_rows += len(frame)
@@ -170,35 +158,22 @@ def _partitions(frame: Any, client: Any = None) -> Iterator[Any]:
     """
     parts = frame.to_delayed()
     if client is None:
-        for part in parts:
-            yield part.compute(scheduler="threads")
+        yield from (part.compute(scheduler="threads") for part in parts)
         return
-    ahead = 2 * sum(client.nthreads().values())
-    futures: deque[Any] = deque()
-    for part in parts:
-        futures.append(client.compute(part))
-        if len(futures) > ahead:
-            yield futures.popleft().result()
-    while futures:
-        yield futures.popleft().result()
+    further = map(client.compute, parts)
+    under_way = deque(islice(further, 2 * sum(client.nthreads().values())))
+    while under_way:
+        found = under_way.popleft().result()
+        under_way.extend(islice(further, 1))
+        yield found
 
 
-def evaluate(
-    *,
-    model: str,
-    data: str,
-    targets: Sequence[str],
-    qid: str | None,
-    event: str | None,
-    report: str | None,
-    form: tables.CSVForm,
-    scheduler: str | None,
-    as_json: bool,
-) -> None:
-    """Score a saved model on a table; the arguments are the options of the command."""
-    display = Display(as_json=as_json)
+def evaluate(**given: Any) -> None:
+    """Run the command ``dtrees evaluate`` with its options as arguments."""
+    options = SimpleNamespace(**given)
+    model, data, report, display = options.model, options.data, options.report, Display(as_json=options.as_json)
     estimator = load_trees(model) if report else dtrees.load(model)
-    wanted = TargetColumns.of(kind_of(estimator), targets, qid, event)
+    wanted = TargetColumns.of(kind_of(estimator), options.targets, options.qid, options.event)
     names = wanted.targets
     if names and len(names) != estimator.n_outputs_:
         raise CommandError(
@@ -208,9 +183,9 @@ def evaluate(
     check_report(report)
     classes = dict(zip(names, classes_of(estimator), strict=False))
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
+        client = stack.enter_context(cluster(display, options.scheduler)) if options.scheduler else None
         stack.enter_context(dask.config.set(scheduler="threads") if client is None else contextlib.nullcontext())
-        table = tables.find_table(data, form, client)
+        table = tables.find_table(data, options.form, client)
         tables.check_destinations({"--report": report}, [model, *table.paths])
         wanted.check(table.names, data)
         display.repeated_names(data, table.repeated)

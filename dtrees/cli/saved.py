@@ -40,17 +40,9 @@ def show(*, model: str, tree: int | None, depth: int, importance_type: str, colu
     if rows:
         shown = f" ({len(rows)} of {len(shares)})" if len(rows) < len(shares) else ""
         display.table(rows, (f"column{shown}", importance_type), right=[1])
-    display.document(
-        {
-            "model": model,
-            "estimator": type(estimator).__name__,
-            **figures_of(estimator),
-            "parameters": estimator.get_params(deep=False),
-            "importance_type": importance_type,
-            "importances": shares,
-            "classes": getattr(estimator, "classes_", None),
-        }
-    )
+    found = {"model": model, "estimator": type(estimator).__name__, **figures_of(estimator)}
+    found |= {"parameters": estimator.get_params(deep=False), "importance_type": importance_type, "importances": shares}
+    display.document({**found, "classes": getattr(estimator, "classes_", None)})
 
 
 def _importances(estimator: Any, kind: str) -> dict[str, float]:

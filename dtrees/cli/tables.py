@@ -315,11 +315,9 @@ def _compression(path: str) -> str | None:
 
 
 def _is_table(path: str) -> bool:
-    name = PurePath(path).name.lower()
-    suffixes = PurePath(name).suffixes
-    if suffixes and suffixes[-1] in COMPRESSION:
-        suffixes = suffixes[:-1]
-    return bool(suffixes) and suffixes[-1] in TEXT_SUFFIXES + PARQUET_SUFFIXES and not name.startswith((".", "_"))
+    name = PurePath(PurePath(path).name.lower())
+    inner = name.with_suffix("") if name.suffix in COMPRESSION else name
+    return inner.suffix in TEXT_SUFFIXES + PARQUET_SUFFIXES and not name.name.startswith((".", "_"))
 
 
 def _file_kind(system: Any, path: str) -> str:
@@ -350,16 +348,8 @@ def _nearby(system: Any, path: str) -> str:
 
 
 def _on_worker(client: Any, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call a function in a task of a cluster."""
-    return client.submit(_call, function, arguments, options, pure=False).result()
-
-
-def _call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Call a function in a task that may compute more on the same cluster."""
-    from distributed import worker_client
-
-    with worker_client():
-        return function(*arguments, **options)
+    """Call a function in a task of a cluster; what it computes by Dask, it computes there."""
+    return client.submit(function, *arguments, **options, pure=False).result()
 
 
 def _csv_dtypes(
@@ -386,14 +376,12 @@ def _inspect(
 
     _, files = read_bytes(table.paths, delimiter=b"\n", blocksize=block_size, sample=False, compression=compression)
     inspect = dask.delayed(inspect_block)
-    found: Sequence[tuple[int, dict[str, str] | ValueError]] = dask.compute(
-        *[
-            inspect(table.header if index else b"", block, table.reading, text, len(file) > 1)
-            for file in files
-            for index, block in enumerate(file)
-        ]
-    )
-    return found
+    blocks = [
+        inspect(table.header if index else b"", block, table.reading, text, len(file) > 1)
+        for file in files
+        for index, block in enumerate(file)
+    ]
+    return list(dask.compute(*blocks))
 
 
 def inspect_block(

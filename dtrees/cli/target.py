@@ -105,13 +105,8 @@ def summarize_part(column: pd.Series) -> TargetSummary:
         kind = WHOLE if (finite == np.floor(finite)).all() else FRACTION
     elif all(isinstance(value, str) for value in present.unique()):
         kind = TEXT
-    return TargetSummary(
-        n_rows=len(column),
-        n_missing=len(column) - len(present),
-        n_infinite=infinite,
-        kinds=frozenset([kind] if len(present) else []),
-        distinct=frozenset(present.unique()[: _MAX_DISTINCT + 1].tolist()),
-    )
+    distinct = frozenset(present.unique()[: _MAX_DISTINCT + 1].tolist())
+    return TargetSummary(len(column), len(column) - len(present), infinite, frozenset([kind] if len(present) else []), distinct)
 
 
 def merge(parts: Iterable[TargetSummary]) -> TargetSummary:
@@ -121,13 +116,8 @@ def merge(parts: Iterable[TargetSummary]) -> TargetSummary:
     for part in parts:
         if len(distinct) <= _MAX_DISTINCT:
             distinct |= part.distinct
-    return TargetSummary(
-        n_rows=sum(part.n_rows for part in parts),
-        n_missing=sum(part.n_missing for part in parts),
-        n_infinite=sum(part.n_infinite for part in parts),
-        kinds=frozenset().union(*(part.kinds for part in parts)),
-        distinct=frozenset(distinct),
-    )
+    n_rows, n_missing, n_infinite = (sum(getattr(part, name) for part in parts) for name in ("n_rows", "n_missing", "n_infinite"))
+    return TargetSummary(n_rows, n_missing, n_infinite, frozenset().union(*(part.kinds for part in parts)), frozenset(distinct))
 
 
 def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, str]:
@@ -382,8 +372,7 @@ def classes_of(estimator: Any) -> list[list[Any] | None]:
 
 def quantiles_of(estimator: Any) -> tuple[float, ...]:
     """Return the quantiles that a model predicts, if there are several: the one nearest to the median is scored."""
-    quantiles: tuple[float, ...] = getattr(estimator, "_quantiles", ())
-    return quantiles
+    return tuple(getattr(estimator, "_quantiles", ()))
 
 
 def score(estimator: Any, rows: Any, columns: Sequence[str], trivial: Mapping[str, Baseline], client: Any) -> dict[str, list[Score]]:
@@ -417,11 +406,6 @@ def over_parts(function: Callable[..., Any], estimator: Any, rows: Any, client: 
         return by_part(function, rows, client.scatter(estimator, broadcast=True, hash=False), *arguments)
     shared = dask.delayed(estimator, pure=False, traverse=False)
     return [dask.delayed(function)(part, shared, *arguments).compute(scheduler="threads") for part in rows.to_delayed()]
-
-
-def as_document(found: Sequence[Score]) -> dict[str, dict[str, float]]:
-    """Return scores as plain data."""
-    return {score.name: {"model": score.model, "baseline": score.baseline} for score in found}
 
 
 def _score_part(part: Any, model: Any, columns: list[str], trivial: dict[str, Baseline]) -> Any:

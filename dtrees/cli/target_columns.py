@@ -169,7 +169,10 @@ class TargetColumns:
     def as_document(self, found: Mapping[str, tuple[str, list[Score]]]) -> dict[str, Any]:
         """Return the columns and scores as plain data, by target if there are several."""
         baselines = {name: words for name, (words, _) in found.items()}
-        scores = {name: target.as_document(figures) for name, (_, figures) in found.items()}
+        scores = {
+            name: {score.name: {"model": score.model, "baseline": score.baseline} for score in figures}
+            for name, (_, figures) in found.items()
+        }
         if len(self.targets) > 1:
             return {"targets": list(self.targets), "baseline": baselines, "scores": scores}
         names = {"target": next(iter(self.targets), None)}

@@ -39,6 +39,13 @@ def _growing(module: str, name: str, table: Table, *how: Any, **named: Any) -> A
         return getattr(importlib.import_module(f"dtrees.cluster.growing.{module}"), name)(table, *how, **named)
 
 
+def _coordinated(placement: str | None, function: Callable[..., Any], *data: Any, **options: Any) -> Any:
+    """Call a function that fits, in a task of the user, as the coordinator of a fit that was not submitted."""
+    register(own_client())
+    with coordinating(Fit(new_name(), Settings.read(placement=placement))):
+        return function(*data, **options)
+
+
 class DaskBackend(Backend):
     """Fits and predicts on the cluster of the current client."""
 
@@ -49,11 +56,7 @@ class DaskBackend(Backend):
         if in_task():
             if client is not None:
                 raise ValueError(f"client is {client!r}, but this is a task of a cluster, whose worker has its own; leave it out")
-            if is_coordinating():
-                return None
-            register(own_client())
-            with coordinating(Fit(new_name(), Settings.read(placement=placement))):
-                return estimator.fit(X, y, sample_weight, **options)
+            return None if is_coordinating() else _coordinated(placement, estimator.fit, X, y, sample_weight, **options)
         if client is None:
             client = default_client()
         if client is not None:
@@ -65,11 +68,7 @@ class DaskBackend(Backend):
     def coordinate(self, function: Callable[..., Any], *data: Any, label: str = "") -> Any:
         """Call a function that runs many fits in a task of the cluster; without a client, in this process with the computed data."""
         if in_task():
-            if is_coordinating():
-                return function(*data)
-            register(own_client())
-            with coordinating(Fit(new_name(), Settings.read())):
-                return function(*data)
+            return function(*data) if is_coordinating() else _coordinated(None, function, *data)
         client = default_client()
         if client is not None:
             return coordinate(function, data, client, label)

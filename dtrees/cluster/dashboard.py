@@ -405,14 +405,14 @@ def _figure(title: str, x: str, **options: Any) -> Any:
     from bokeh.plotting import figure
 
     plot = figure(title=title, x_axis_label=x, tools="pan,wheel_zoom,box_zoom,reset", height=320, sizing_mode="stretch_width", **options)
-    plot.toolbar.autohide = True
+    plot.toolbar.autohide, plot.x_range.start = True, 0
     return plot
 
 
 def _curves_figure(source: Any) -> Any:
-    from bokeh.models import DataRange1d, HoverTool
+    from bokeh.models import HoverTool
 
-    plot = _figure("Losses and scores", "round", x_range=DataRange1d(start=0))
+    plot = _figure("Losses and scores", "round")
     lines = plot.multi_line(xs="xs", ys="ys", line_color="colour", legend_field="name", line_width=2, source=source)
     plot.add_tools(HoverTool(renderers=[lines], tooltips=[("", "@name"), ("round", "$x{0}"), ("", "$y")]))
     plot.legend.location, plot.legend.background_fill_alpha, plot.legend.padding = "top_right", 0.6, 4
@@ -420,18 +420,15 @@ def _curves_figure(source: Any) -> Any:
 
 
 def _pace_figure(source: Any) -> Any:
-    from bokeh.models import DataRange1d
-
-    plot = _figure("Trees finished", "seconds", x_range=DataRange1d(start=0), y_range=DataRange1d(start=0))
+    plot = _figure("Trees finished", "seconds")
+    plot.y_range.start = 0
     plot.line(x="seconds", y="done", line_color=_SCAN, line_width=2, source=source)
     plot.varea(x="seconds", y1="done", y2="zero", fill_color=_SCAN, fill_alpha=0.15, source=source)
     return plot
 
 
 def _seconds_figure(source: Any) -> Any:
-    from bokeh.models import DataRange1d, FactorRange
-
-    plot = _figure("Seconds of each worker", "seconds", y_range=FactorRange(), x_range=DataRange1d(start=0))
+    plot = _figure("Seconds of each worker", "seconds", y_range=[])
     kinds = {"scan": ("work", _SCAN), "communicate": ("messages", _COMMUNICATE), "wait": ("waiting for others", _WAIT)}
     labels, colours = map(list, zip(*kinds.values(), strict=True))
     plot.hbar_stack(list(kinds), y="worker", height=0.6, color=colours, legend_label=labels, source=source)

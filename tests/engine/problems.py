@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult, Rules
 from dtrees.engine.rows import flagged_rows, levels, rows_in_tree, searcher
 from dtrees.engine.rows import tree as rows_tree
@@ -28,6 +27,7 @@ from dtrees.ensemble.objective.survival import Aft, Cox
 from dtrees.split import policy
 from dtrees.split.table import keyed_columns
 from dtrees.split.table.columns import presort
+from tests.engine.local_rows import LocalRowsExecutor
 from tests.engine.shards import (
     Pickling,
     ShardedExecutor,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.protocol.exchange import Step
 from dtrees.engine.protocol.messages import Message, ShardsLost
@@ -16,6 +15,7 @@ from dtrees.engine.run.local_executor import LocalExecutor, grow_forest
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
+from tests.engine.local_rows import LocalRowsExecutor
 
 Table = Sequence[NDArray[Any]]
 

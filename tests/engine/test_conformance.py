@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.local_rows import LocalRowsExecutor
 from dtrees.engine.plan import node_limits
 from dtrees.engine.plan.plans import Dropout
 from dtrees.engine.rows import quantiles, zone_edges
@@ -23,6 +22,7 @@ from dtrees.ensemble.metrics import OfLoss
 from dtrees.ensemble.objective.survival import Cox
 from dtrees.split import policy
 from dtrees.split.table.mmap_arrays import is_on_disk, on_disk
+from tests.engine.local_rows import LocalRowsExecutor
 from tests.engine.problems import (
     COLUMNS,
     KINDS,

@@ -213,11 +213,9 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any, base_margin: Any = N
     lengths = {name: [length for length, _, _ in outlines] for name, outlines in found.items()}
     wanted = lengths["X"]
     for name in lazy:
-        names = column_names(lazy[name])
-        for i, (_, other_columns, _) in enumerate(found[name]):
-            if other_columns is not None and names is not None:
-                check_names(other_columns, names, f"{name} has in partition {i}")
-                computed[name][i] = tasks.submit("align", in_order, computed[name][i], names)
+        for i, (_, is_in_order, _) in enumerate(found[name]):
+            if not is_in_order:
+                computed[name][i] = tasks.submit("align", in_order, computed[name][i], column_names(lazy[name]))
     non_empty = [i for i, length in enumerate(wanted) if length]
 
     def parts_of(name: str) -> list[Future]:
@@ -286,7 +284,7 @@ def column_names(X: Any) -> list[Any] | None:
     return list(X.columns) if hasattr(X, "columns") else None
 
 
-def in_order(part: Any, names: list[Any] | None) -> Any:
+def in_order(part: Any, names: list[Any] | None, where: str = "X has in a partition") -> Any:
     """Return a partition with its columns in the order of the collection, which Dask does not guarantee.
 
     Raises
@@ -297,18 +295,13 @@ def in_order(part: Any, names: list[Any] | None) -> Any:
     columns = column_names(part)
     if columns == names or names is None:
         return part
-    check_names(columns, names, "X has in a partition")
+    if columns is None or len(columns) != len(names) or set(columns) != set(names) or len(set(names)) != len(names):
+        raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
     return part[names]
 
 
-def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) -> None:
-    """Raise if columns are not, in any order, those of the collection."""
-    if columns is None or names is None or len(columns) != len(names) or set(columns) != set(names) or len(set(names)) != len(names):
-        raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
-
-
-#: Number of rows of a partition, its columns if they differ from the expected ones, and its number of stored cells if it is sparse.
-Outline = tuple[int, list[Any] | None, int | None]
+#: Number of rows of a partition, whether its columns have the expected order, and its number of stored cells if it is sparse.
+Outline = tuple[int, bool, int | None]
 
 
 def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
@@ -316,11 +309,11 @@ def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
     if is_sparse(part):
         if name != "X":
             raise TypeError(f"{name} is a Dask collection with sparse blocks; wants dense ones: {name}.map_blocks(lambda it: it.toarray())")
-        return part.shape[0], None, part.nnz
+        return part.shape[0], True, part.nnz
     if not hasattr(part, "__len__"):
         raise TypeError(f"{name} has {part!r} for its partition {i}; wants a frame or an array, of no rows where there are none")
-    columns = column_names(part)
-    return len(part), None if columns == names or not len(part) else columns, None
+    has_names = len(part) and column_names(part) is not None
+    return len(part), not has_names or in_order(part, names, f"{name} has in partition {i}") is part, None
 
 
 def compute_partitions(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -200,16 +201,11 @@ def _encode(X: Any, schema: Schema) -> EncodedPartition:
 
 def _load(X: list[Any], y: list[Any], weight: list[Any] | None, ranges: list[RowRange], encoding: Encoding) -> RowBlock:
     """Combine the rows of partitions, which are already encoded if they are on disk."""
-    schema = encoding.schema
+    schema, is_on_disk = encoding.schema, encoding.is_on_disk
     lengths = [last - first for first, last in ranges]
+    encode = attrgetter("columns") if is_on_disk else schema.encode
     with Threads(available_cores()) as threads:
-        columns = arrange_rows(
-            lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
-            lengths,
-            len(schema),
-            threads.map,
-            _allocator(encoding.is_on_disk),
-        )
+        columns = arrange_rows(lambda i: encode(X[i]), lengths, len(schema), threads.map, _allocator(is_on_disk))
     target = join_targets([encoding.target(part) for part in y])
     return RowBlock(columns, ranges, target, None if weight is None else join_weights(weight))
 

@@ -66,8 +66,6 @@ class Actors:
         Used in the names of tasks.
     make : callable
         Creates an actor (:class:`ActorBase`).
-    ends_at_failure : bool
-        Whether calls made together end when one fails, as actors wait for each other. Otherwise all replies are awaited.
 
     Attributes
     ----------
@@ -79,11 +77,10 @@ class Actors:
         Bytes of all calls so far to each worker, and of its replies.
     """
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
         self._client = client
         self._stage = stage
         self._make = make
-        self._ends_at_failure = ends_at_failure
         self._monitor = WorkerMonitor(client)
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
@@ -129,13 +126,13 @@ class Actors:
             The error raised by the creation of an actor.
         """
         self._monitor.check()
-        self._finish({i: self._start(_result_of(self._futures[i])) for i in sorted(self._unmade)}, tasks=True)
+        self._await(self._made_by, sorted(self._unmade), tasks=True)
         self._unmade.clear()
         replaced, self._replaced = self._replaced, []
         give_up(self._client, replaced)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-        """Call a method of some actors, and wait for all replies.
+        """Call a method of some actors, and wait for all replies, or until one fails: others may wait for its payloads.
 
         Parameters
         ----------
@@ -155,8 +152,7 @@ class Actors:
         try:
             self._monitor.check()
             lacking = [i for i in calls if i not in self._channels]
-            if lacking:
-                self._open_channels(lacking)
+            self._await(self._open_channel, lacking)
             for i in self._nearest_last(calls):
                 with self._channel_to(i) as channel:
                     channel.call(*calls[i])
@@ -167,9 +163,6 @@ class Actors:
             # A late reply must not be taken for the reply to a later call.
             self._close_channels([i for i, reply in replies.items() if reply is _AWAITED])
             raise
-        for reply in replies.values():
-            if isinstance(reply, Failed):
-                raise reply.error
         return replies
 
     def _nearest_last(self, actors: Iterable[int]) -> list[int]:
@@ -197,17 +190,11 @@ class Actors:
         with dask.annotate(**belonging(fit.name, fit.turn)):
             return self._client.submit(self._make, *arguments, key=key, actor=True, workers=[worker], allow_other_workers=False)
 
-    def _open_channels(self, actors: list[int]) -> None:
-        args = self._client.connection_args
-        opening = {i: self._start(open_channel(self.workers[i], self.key(i), args)) for i in actors}
-        try:
-            opened = self._finish(opening)
-        except BaseException:
-            for task in opening.values():
-                if task.done() and not task.cancelled() and not task.exception():
-                    task.result().close()
-            raise
-        self._channels.update(opened)
+    async def _made_by(self, i: int) -> None:
+        await self._futures[i]
+
+    async def _open_channel(self, i: int) -> None:
+        self._channels[i] = await open_channel(self.workers[i], self.key(i), self._client.connection_args)
 
     def _close_channels(self, actors: Iterable[int]) -> None:
         for i in actors:
@@ -241,15 +228,13 @@ class Actors:
                     continue
                 self.received[self.workers[key.data]] += len(reply)
                 exchange[key.data] = loads(reply)
-                if self._ends_at_failure and isinstance(exchange[key.data], Failed):
+                if isinstance(exchange[key.data], Failed):
                     raise exchange[key.data].error
-            next_look = self._attend(next_look, exchange if self._ends_at_failure else awaited)
+            next_look = self._attend(next_look, exchange)
 
-    def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-
-    def _finish(self, calls: Mapping[int, concurrent.futures.Future[T]], *, tasks: bool = False) -> dict[int, T]:
-        """Wait for calls, or for ``tasks`` that create actors, and monitor their actors meanwhile."""
+    def _await(self, act: Callable[[int], Coroutine[Any, Any, None]], actors: Iterable[int], *, tasks: bool = False) -> None:
+        """Await a coroutine for each actor in the client's event loop, or ``tasks`` that create them, and monitor the actors meanwhile."""
+        calls = {i: asyncio.run_coroutine_threadsafe(act(i), self._client.loop.asyncio_loop) for i in actors}
         pending, next_look = set(calls.values()), self._next_look()
         try:
             while pending:
@@ -258,14 +243,10 @@ class Actors:
                     error = call.exception() if call.done() else None
                     if error is not None:
                         in_loop(self._client, self._raise_failure, i, error)
-                if not pending:
-                    break
                 left = [i for i, call in calls.items() if not call.done()]
-                looked = next_look
-                next_look = self._attend(next_look, calls if self._ends_at_failure and not tasks else left)
+                looked, next_look = next_look, self._attend(next_look, left if tasks else calls)
                 if tasks and next_look != looked:
                     self._monitor.check_pauses(left, {self.workers[i] for i in left})
-            return {i: call.result() for i, call in calls.items()}
         finally:
             for call in calls.values():
                 call.cancel()
@@ -276,7 +257,7 @@ class Actors:
     def _attend(self, next_look: float, needed: Iterable[int]) -> float:
         """Raise if waiting for some actors is pointless; look at the cluster when it is time, and return the time of the next look.
 
-        If calls end at a failure, an actor that has replied is still needed, as others may wait for its payloads.
+        An actor that has replied to a call is still needed, as others may wait for its payloads.
         """
         self._monitor.check()
         if time.monotonic() <= next_look:
@@ -327,10 +308,6 @@ class Actors:
         return await future.traceback() is not None or isinstance(await future.exception(), KilledWorker)
 
 
-async def _result_of(future: Future) -> Any:
-    return await future
-
-
 def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, list[bytes]]:
     """Pickle the arguments of each actor for sending; arguments shared by several actors are pickled once."""
     once = {tuple(map(id, given)): given for given in arguments.values()}
@@ -341,8 +318,8 @@ def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, l
 class LastingActors(Actors, ABC):
     """Actors of a fit, each for a share of some data; lost ones are created again on workers with sufficient memory. Must be closed."""
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
-        super().__init__(client, stage, make, ends_at_failure)
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
+        super().__init__(client, stage, make)
         self._fit = current_fit()
         self._n_restarts = 0
 

@@ -61,11 +61,7 @@ _SHARE = 3
 
 
 def boost(
-    table: Table,
-    plan: BoostingPlan,
-    previous: Sequence[Sequence[Tree]],
-    initial: NDArray[np.float64] | None,
-    callback: Callback | None,
+    table: Table, plan: BoostingPlan, previous: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None, callback: Callback | None
 ) -> BoostingResult:
     """Boost; see :func:`dtrees.engine.run.boosting_rounds.boost`.
 

@@ -111,7 +111,7 @@ class WorkerShards(LastingActors, Executor):
     """
 
     def __init__(self, table: ClusterTable) -> None:
-        super().__init__(table.client, "shard", ShardActor, ends_at_failure=True)
+        super().__init__(table.client, "shard", ShardActor)
         self.places_rows, self.n_shards = table.places_rows, len(table.blocks)
         self.n_rows, self.n_columns = table.n_rows, table.n_columns
         self.timings = Timings(sent=self.sent, received=self.received)
@@ -119,7 +119,7 @@ class WorkerShards(LastingActors, Executor):
         self._exchanges = Exchanges(self._fit.name)
         self._next_census = 0.0
         self._n_broken = 0
-        self._have_met = self._may_wait = False
+        self._have_met = False
         self._make_all(table.workers)
         self._tell_holding()
         logger.info("%d rows, %d columns in %d shards on %s", self.n_rows, self.n_columns, self.n_shards, ", ".join(self.workers))
@@ -145,18 +145,13 @@ class WorkerShards(LastingActors, Executor):
         with self._losses():
             if not self._have_met:
                 self.call("meet", dict.fromkeys(range(self.n_shards), (self.where,)))
-                self._have_met = self._may_wait = True
+                self._have_met = True
             replies = self.call("handle", {shard: (message,) for shard, message in messages.items()})
         seconds, accounts = time.perf_counter() - began, [account for _, account in replies.values()]
         self.timings.add(seconds, [(self.workers[shard], account) for shard, account in zip(replies, accounts, strict=True)])
-        self._exchanges.note(
-            message=type(next(iter(messages.values()))).__name__,
-            n_shards=len(replies),
-            seconds=seconds,
-            slowest=max(account.worked for account in accounts),
-            sent=self.sent.total() - sent,
-            received=self.received.total() - received,
-        )
+        kind, slowest = type(next(iter(messages.values()))).__name__, max(account.worked for account in accounts)
+        n_bytes = {"sent": self.sent.total() - sent, "received": self.received.total() - received}
+        self._exchanges.note(message=kind, n_shards=len(replies), seconds=seconds, slowest=slowest, **n_bytes)
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self) -> bool:
@@ -175,12 +170,11 @@ class WorkerShards(LastingActors, Executor):
         WorkerLost
             If there were too many losses, or no worker can take a shard.
         """
-        self._have_met = False
         with self._losses():
             workers = self.look()
-            if self._may_wait:  # for lost ones
+            if self._have_met:  # and may wait for lost ones
                 self.call("interrupt", {shard: () for shard in range(self.n_shards) if shard not in self.lost})
-                self._may_wait = False
+                self._have_met = False
         if self.lost:
             self._note_loss()
         elif (moved := self._to_move(workers)) is not None:

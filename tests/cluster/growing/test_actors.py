@@ -122,7 +122,7 @@ class Dying(ActorBase):
 
 
 def test_one_that_others_wait_for_is_lost_after_its_reply(mortal_client: Client) -> None:
-    actors = Actors(mortal_client, "dying", Dying, ends_at_failure=True)
+    actors = Actors(mortal_client, "dying", Dying)
     for worker in list(mortal_client.nthreads())[:2]:
         actors.add(worker, ())
     actors.wait_until_made()

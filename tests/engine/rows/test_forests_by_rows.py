@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.local_rows import LocalRowsExecutor
-from benchmarks.plain import to_fixed
 from dtrees.engine.plan.plans import ForestPlan, Progress
 from dtrees.engine.plan.row_draws import RowDraws, find_drawing
 from dtrees.engine.protocol.exchange import Payload, Shards, Step, Turn, side_by_side
@@ -15,6 +13,8 @@ from dtrees.engine.rows import whole, zone_edges
 from dtrees.engine.rows.searcher import Searcher
 from dtrees.engine.rows.tree import trees_at_once
 from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import exponent_for, scale_into
+from tests.engine.local_rows import LocalRowsExecutor
 from tests.engine.problems import Pickling, Problem, assert_same, forest, send_rows, spread
 from tests.engine.shards import all_equal, rules, wild_weight
 from tests.slow import thorough_for
@@ -188,7 +188,9 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
         if weight is None:
             rows = [hashing.below(bits, n) for bits in drawn]
         else:
-            ends = np.cumsum(to_fixed(weight)[0])
+            fixed = np.empty(n, np.int64)
+            scale_into(weight, exponent_for(weight), fixed)
+            ends = np.cumsum(fixed)
             rows = [np.searchsorted(ends, int(hashing.uniform(bits) * float(ends[-1])), side="right") for bits in drawn]
         np.testing.assert_array_equal(wanted, np.bincount(rows, minlength=n))
     for ranges in cuts:

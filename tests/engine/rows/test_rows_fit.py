@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.local_rows import LocalRowsExecutor, PayloadsMissing
 from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.wants import ALL_ROWS, ROUNDS, of_criterion, of_loss
 from dtrees.engine.protocol import exchange
@@ -22,6 +21,7 @@ from dtrees.engine.rows.searcher import Searcher
 from dtrees.ensemble.objective.registry import CustomObjective
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.policy import flagged_bytes
+from tests.engine.local_rows import LocalRowsExecutor, PayloadsMissing
 from tests.engine.problems import (
     COLUMNS,
     Case,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from benchmarks.plain import to_fixed
 from dtrees.split.node.partition import RowPartition, gather
 from dtrees.split.numbers.fixed_point import (
     absolute_sum,
@@ -25,6 +24,14 @@ from dtrees.split.numbers.fixed_point import (
     mean_of,
     scale_into,
 )
+
+
+def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
+    """Return ``x`` in fixed point, and the exponent of the power of two that it was multiplied by."""
+    exponent, out = exponent_for(x, integral), np.empty(x.shape[0], np.int64)
+    scale_into(x, exponent, out)
+    return out, exponent
+
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),

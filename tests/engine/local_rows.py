@@ -1,4 +1,4 @@
-"""Shards of rows in this process: a reference for other executors, and for tests."""
+"""Shards of rows in this process: a reference for other executors."""
 
 from __future__ import annotations
 
