@@ -14,7 +14,7 @@ from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, complete
+from dtrees.split.node.records import CONSTANT, SPLIT, NodeColumn, bar_for, better, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
@@ -83,25 +83,17 @@ def search_node(source, columns, task, first, last, sums, path):
     stops, pool, node_key = task.stops, task.pool, task.keys[0]
     n_columns = pool.shape[0]
     everything = stops.max_features >= n_columns
-    status = CONSTANT
-    score = -1.0
-    winner = -1
-    has_missing = False
-    drawn = 0
-    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
+    best, drawn = (CONSTANT, -1.0, False, np.int64(-1)), 0
+    while drawn < n_columns and (drawn < stops.max_features or best[0] == CONSTANT):
         if not everything:
             draw_columns(node_key, path, pool, drawn, drawn + 1)
         column = pool[drawn]
         drawn += 1
-        bar = bar_for(column, winner, score)
-        found = _search_column_from(source, columns, column, task, first, last, sums, path, bar)
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, _search_column_from(source, columns, column, task, first, last, sums, path, bar), column)
     if not everything:
         undraw_columns(node_key, path, pool, drawn)
-    return status, score, has_missing, winner
+    return best
 
 
 @inlined_kernel
@@ -142,9 +134,8 @@ def search_stored(columns, task, first, last, sums, path):
         n_present = list_cells(columns, rows, buffer)
         if everything:
             n_looked_at = n_present
-    status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
-    drawn = ZERO()
-    while drawn < n_looked_at and (drawn < n_drawn or status == CONSTANT):
+    best, drawn = (CONSTANT, -1.0, False, np.int64(-1)), ZERO()
+    while drawn < n_looked_at and (drawn < n_drawn or best[0] == CONSTANT):
         if drawn == n_drawn:  # all were constant: does any vary?
             if not listed and may_list_all(columns, rows, buffer):
                 listed = True
@@ -161,15 +152,12 @@ def search_stored(columns, task, first, last, sums, path):
             end = m
         if m == 0:
             continue
-        found = search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar_for(column, winner, score))
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar), column)
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
     forget_cells(buffer, n_present)
-    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+    conclude(columns, task, last - first, sums, best)
 
 
 @lean_entry
@@ -183,16 +171,13 @@ def search_some(columns, task, first, last, path, sums, low, high):
         Private to this thread; ``task.buffer.place_of`` is shared, and has the places of the rows.
     """
     buffer, rows = task.buffer, task.partition.rows[first:last]
-    status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
+    best = CONSTANT, -1.0, False, np.int64(-1)
     for k in range(low, high):
         column = np.int64(task.pool[k])
         m = find_cells(columns, column, rows, first, buffer)
         if m == 0:
             continue
-        found = search_listed(columns, task, column, task.buffer.keys[:m], first, last, sums, path, bar_for(column, winner, score))
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar), column)
     task.best.records[0].column = -1
-    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+    conclude(columns, task, last - first, sums, best)
