@@ -253,26 +253,16 @@ def forbid_out_of_order(criterion: Any, node: Any, g: Any, h: Any, signs: Any, s
 
 @forbid_out_of_order.of(InOrder)
 def _(criterion, node, g, h, signs, scores):
-    _forbid_means(criterion.constraints.state, node, g, h, signs, scores)
-
-
-@forbid_out_of_order.of(Clipped)
-def _(criterion, node, g, h, signs, scores):
-    _forbid_steps(criterion.constraints.state, criterion.criterion, node, g, h, signs, scores)
-
-
-@lean_kernel
-def _forbid_means(state, node, g, h, signs, scores):
-    low, high = state[LOW], state[HIGH]
+    low, high = criterion.constraints.state[LOW], criterion.constraints.state[HIGH]
     for j in range(scores.shape[0]):
         sign, found = signs[j], scores[j]
         in_order = _are_in_order(sign, low, high, mean(g[j], h[j]), mean(node.g - g[j], node.h - h[j]))
         scores[j] = found if in_order else -1.0
 
 
-@lean_kernel
-def _forbid_steps(state, inner, node, g, h, signs, scores):
-    low, high = state[LOW], state[HIGH]
+@forbid_out_of_order.of(Clipped)
+def _(criterion, node, g, h, signs, scores):
+    low, high, inner = criterion.constraints.state[LOW], criterion.constraints.state[HIGH], criterion.criterion
     for j in range(scores.shape[0]):
         sign, found = signs[j], scores[j]
         one, other = step(inner, g[j], h[j]), step(inner, node.g - g[j], node.h - h[j])
@@ -287,12 +277,9 @@ def forbid_in_column(criterion: Any, node: Any, g: Any, h: Any, scores: Any) -> 
 
 @forbid_in_column.of(InOrder)
 def _(criterion, node, g, h, scores):
-    if criterion.constraints.state[SIGN] != 0.0:
-        _forbid_means_in_column(criterion.constraints.state, node, g, h, scores)
-
-
-@lean_kernel
-def _forbid_means_in_column(state, node, g, h, scores):
+    state = criterion.constraints.state
+    if state[SIGN] == 0.0:
+        return
     sign, low, high = state[SIGN], state[LOW], state[HIGH]
     for j in range(scores.shape[0]):
         found = scores[j]

@@ -15,7 +15,7 @@ from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, unconstrained
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
-from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn, bar_for, complete
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn, bar_for, better, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
@@ -87,25 +87,17 @@ def search_node(source, columns, task, first, last, sums, path):
     stops, pool, node_key = task.stops, task.pool, task.keys[0]
     n_columns = pool.shape[0]
     everything = stops.max_features >= n_columns
-    status = CONSTANT
-    score = -1.0
-    winner = -1
-    has_missing = False
-    drawn = 0
-    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
+    best, drawn = (CONSTANT, -1.0, False, np.int64(-1)), 0
+    while drawn < n_columns and (drawn < stops.max_features or best[0] == CONSTANT):
         if not everything:
             draw_columns(node_key, path, pool, drawn, drawn + 1)
         column = pool[drawn]
         drawn += 1
-        bar = bar_for(column, winner, score)
-        found = _search_column_from(source, columns, column, task, first, last, sums, path, bar)
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, _search_column_from(source, columns, column, task, first, last, sums, path, bar), column)
     if not everything:
         undraw_columns(node_key, path, pool, drawn)
-    return status, score, has_missing, winner
+    return best
 
 
 @inlined_kernel
@@ -146,9 +138,8 @@ def search_stored(columns, task, first, last, sums, path):
         n_present = list_cells(columns, rows, buffer)
         if everything:
             n_looked_at = n_present
-    status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
-    drawn = ZERO()
-    while drawn < n_looked_at and (drawn < n_drawn or status == CONSTANT):
+    best, drawn = (CONSTANT, -1.0, False, np.int64(-1)), ZERO()
+    while drawn < n_looked_at and (drawn < n_drawn or best[0] == CONSTANT):
         if drawn == n_drawn:  # all were constant: does any vary?
             if not listed and may_list_all(columns, rows, buffer):
                 listed = True
@@ -165,15 +156,12 @@ def search_stored(columns, task, first, last, sums, path):
             end = m
         if m == 0:
             continue
-        found = search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar_for(column, winner, score))
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar), column)
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
     forget_cells(buffer, n_present)
-    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+    conclude(columns, task, last - first, sums, best)
 
 
 @lean_kernel
@@ -226,21 +214,20 @@ def search_summed(columns, task, slot, first, last, sums, path):
             n_wanted += searches
             if edge > top:
                 top, lead = edge, j
-    status, score, has_missing, winner = NO_SPLIT, -1.0, False, NONE()
+    best = NO_SPLIT, -1.0, False, NONE()
     for k in range(-1, n_wanted):
         column = lead if k < 0 else np.int64(wanted[k])
         if column < 0 or (k >= 0 and column == lead):
             continue
         begin_column(limits.criterion, sums, column)
-        bar = max(bar_for(column, winner, score), below(top) if top >= 0.0 else -1.0)
+        bar = max(bar_for(column, best[3], best[1]), below(top) if top >= 0.0 else -1.0)
         if k >= 0 and not _bound_column(task, slot, node, column, bar)[1]:
             continue
         m = find_cells(columns, column, rows, first, buffer)
         found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)
-        if m > 0 and found[0] == SPLIT:
-            status, score, has_missing = found
-            winner = column
-    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+        if m > 0:
+            best = better(best, found, column)
+    conclude(columns, task, last - first, sums, best)
 
 
 @lean_entry
@@ -254,16 +241,13 @@ def search_some(columns, task, first, last, path, sums, low, high):
         Private to this thread; ``task.buffer.place_of`` is shared, and has the places of the rows.
     """
     buffer, rows = task.buffer, task.partition.rows[first:last]
-    status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
+    best = CONSTANT, -1.0, False, np.int64(-1)
     for k in range(low, high):
         column = np.int64(task.pool[k])
         m = find_cells(columns, column, rows, first, buffer)
         if m == 0:
             continue
-        found = search_listed(columns, task, column, task.buffer.keys[:m], first, last, sums, path, bar_for(column, winner, score))
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
+        bar = bar_for(column, best[3], best[1])
+        best = better(best, search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar), column)
     task.best.records[0].column = -1
-    conclude(columns, task, last - first, sums, (status, score, has_missing, winner))
+    conclude(columns, task, last - first, sums, best)

@@ -303,6 +303,18 @@ def bar_for(column, best_column, best_score):
 
 
 @inlined_kernel
+def better(best, found, column):
+    """Return the better of the best result of a node's search in some columns and the result in one more, which exceeds the bar.
+
+    A result is a status, a score, and whether values are missing; the best of some columns also has its column, -1 if there is no split.
+    """
+    status, score, has_missing, winner = best
+    if found[0] == SPLIT:
+        return SPLIT, found[1], found[2], np.int64(column)
+    return max(status, found[0]), score, has_missing, winner
+
+
+@inlined_kernel
 def threshold_between(values, code, next_code):
     """Return the threshold of a split between two codes; ``next_code`` may be NONE_HIGHER."""
     return np.inf if next_code == NONE_HIGHER else midpoint(value_at(values, code), value_at(values, next_code))

@@ -21,7 +21,7 @@ from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, begin_node, is_constrained, may_use, sign_of, unconstrained
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
 from dtrees.split.criteria.statistics import nothing, plus_row, weight_at
-from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for
+from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, bar_for, better
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search import tiny_cuts
@@ -281,10 +281,7 @@ def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, s
                 tiny_cuts.describe(node, block, d, cut, scratch)
             continue
         swept = sweep_column(criterion, columns, column, block, first, last, sums, limits, bar, scratch)
-        status = max(status, swept[0])
-        if swept[0] == SPLIT:
-            _, score, has_missing = swept
-            winner = column
+        status, score, has_missing, winner = better((status, score, has_missing, winner), swept, column)
     n_drawn = ZERO()
     while status == CONSTANT and width < n_columns:  # all columns so far are constant: continue drawing
         width += 1
