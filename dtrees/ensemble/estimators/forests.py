@@ -25,7 +25,7 @@ from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.callbacks import Monitor, called_together, grow_interruptibly, with_monitor
 from dtrees.ensemble.compat import Options, StrOptions
-from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base import FitOptions, TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.intervals import LeafQuantiles
@@ -181,25 +181,15 @@ class Forest(Members, ForestParameters, TreeEstimator):
         ValueError
             If a parameter or the data is invalid.
         """
-        return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval)
+        return self._fit(X, y, sample_weight, FitOptions(callbacks, monitor, checkpoint, checkpoint_interval))
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        callbacks: Sequence[Callback],
-        monitor: Monitor | None,
-        checkpoint: Any,
-        checkpoint_interval: float,
-        **purpose: Any,
-    ) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, options: FitOptions, **purpose: Any) -> Self:
         """Grow the forest; ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`."""
         self._check_bootstrap()
-        rules.check_checkpoint(checkpoint, checkpoint_interval)
+        rules.check_checkpoint(options.checkpoint, options.checkpoint_interval)
         keep = self._continues_previous_fit()
         trees: list[Tree] = list(self._trees.groups[0]) if keep else []
-        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
+        callback = called_together(with_monitor(options.callbacks, options.monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, **purpose)
         rules.check_targets(self, table)
@@ -210,10 +200,10 @@ class Forest(Members, ForestParameters, TreeEstimator):
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
             plan = self._plan(table, keep)
-            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+            plan = self._with_checkpoint(plan, backend, table, options, keep=keep)
             grow = partial(backend.grow_forest, table, plan, len(trees), self.n_estimators, callback)
-            result = grow_interruptibly(partial(self._timed, grow), callbacks)
-            self._n_grown = len(result.trees) if checkpoint is None else None
+            result = grow_interruptibly(partial(self._timed, grow), options.callbacks)
+            self._n_grown = len(result.trees) if options.checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))
             self.max_features_ = plan.rules.max_features
