@@ -35,7 +35,7 @@ from dtrees.ensemble.evaluation_sets import encoded_rows
 from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import AdditiveTrees, by_target
+from dtrees.ensemble.prediction import AdditiveTrees, by_target, most_probable
 from dtrees.tree.tree import Tree
 
 
@@ -97,12 +97,11 @@ def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> N
     return X[np.ix_(rows, columns)] if isinstance(X, np.ndarray) else X[rows][:, columns].toarray()
 
 
-def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
-    """Return the mean squared error, or the error rate; ``ends`` has the first class of each target but the first."""
+def _error(predicted: NDArray[np.float64], truth: NDArray[Any], classes: Any) -> float:
+    """Return the mean squared error, or the error rate."""
     if truth.dtype.kind == "f":
         return float(np.mean((predicted - truth.reshape(predicted.shape)) ** 2))
-    labels = np.stack([shares.argmax(axis=1) for shares in np.split(predicted, ends, axis=1)], axis=1)
-    return float(np.mean(labels != truth.reshape(labels.shape)))
+    return float(np.mean(most_probable(classes, predicted) != truth))
 
 
 _Batch = tuple[ForestPlan, int, int]
@@ -403,7 +402,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         target, _ = encoded_rows(y, None, None, classes, self._n_targets)
         if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
             raise ValueError(f"X has {matrix.shape[0]} rows and y {len(target)}; wants the rows that the forest was fitted on")
-        total, n_trees, ends = np.zeros(matrix.shape[1]), 0, np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
+        total, n_trees = np.zeros(matrix.shape[1]), 0
         for number, (tree, drawn) in enumerate(zip(self._trees.groups[0], samples, strict=True)):
             outside, columns = np.setdiff1d(np.arange(len(target)), drawn), np.unique(tree.feature[tree.feature >= 0])
             n_trees += outside.size > 0
@@ -411,11 +410,11 @@ class Forest(Members, ForestParameters, TreeEstimator):
                 continue
             numbers = np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
             alone, rows, truth = AdditiveTrees([[replace(tree, feature=numbers)]]), _cells(matrix, outside, columns), target[outside]
-            error = _error(alone.raw(rows, self.n_jobs), truth, ends)
+            error = _error(alone.raw(rows, self.n_jobs), truth, classes)
             for j, column in enumerate(columns):
                 values = rows[:, j].copy()
                 rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
-                total[column] += _error(alone.raw(rows, self.n_jobs), truth, ends) - error
+                total[column] += _error(alone.raw(rows, self.n_jobs), truth, classes) - error
                 rows[:, j] = values
         return total / max(n_trees, 1)
 
