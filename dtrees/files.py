@@ -122,12 +122,9 @@ def _sync_directory(directory: Path) -> None:
     if os.name != "posix":
         return
     descriptor = os.open(directory, os.O_RDONLY)
-    try:
+    with contextlib.suppress(OSError):  # some network file systems do not support fsync of a directory; the rename itself has happened
         os.fsync(descriptor)
-    except OSError:  # some network file systems do not support fsync of a directory; the rename itself has happened
-        pass
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)
 
 
 def pack(key: str, document: dict[str, Any], arrays: Arrays) -> bytes:

@@ -172,11 +172,7 @@ class CustomMetric(OfRawPredictions):
         """Call the function; multi-output targets have scikit-learn's layout."""
         arguments, named = _arguments(self.function, target.T, self._predicted(raw, several=target.ndim == 2), weight)
         function, sign = (self.function, 1) if self.known is None else (self.known.function, self.known.sign)
-        value = function(*arguments, **named)
-        try:
-            return sign * float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
+        return sign * _as_number(function(*arguments, **named), f"the eval_metric {self.name!r}")
 
     def _predicted(self, raw: NDArray[np.float64], *, several: bool) -> NDArray[Any]:
         """Return what the function compares with targets, of which there may be several."""
@@ -200,6 +196,14 @@ class OfLoss(OfRawPredictions):
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the loss's result."""
         return float(self.link.measure(self.name, np.ascontiguousarray(target), raw, weight))
+
+
+def _as_number(value: Any, what: str) -> float:
+    """Return the result of a user's function, which must be a number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} returned {value!r:.60}; wants a number") from error
 
 
 def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -489,10 +493,7 @@ class EstimatorScore(OfRawPredictions):
         estimator = ScoredRegressor(raw, self.link) if self.classes is None else ScoredClassifier(raw, self.link, self.classes)
         weights = {} if weight is None else {"sample_weight": weight}
         found = self.scorer(estimator, OpaqueRows(np.arange(raw.shape[1])), y if self.classes is None else self.classes[y], **weights)
-        try:
-            return float(found)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"scoring {self.name!r} returned {found!r:.60}; wants a number") from error
+        return _as_number(found, f"scoring {self.name!r}")
 
 
 #: A number that evaluates the predictions of all rows of a set.

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.target import common_dtype
 from dtrees.tree.stacking import restacked, stacked
 from dtrees.tree.tree import Tree
 
@@ -288,14 +287,11 @@ def mean_of(n_trees: int, raw: NDArray[Any]) -> NDArray[Any]:
     return raw / n_trees
 
 
-def most_probable(classes: tuple[NDArray[Any], ...], probabilities: NDArray[Any]) -> NDArray[Any]:
-    """Step: class probabilities to the label of the largest, or the first of equals, for each target, shape (n,) or (n, n_targets)."""
-    if len(classes) == 1:
-        return classes[0].take(np.argmax(probabilities, axis=1), axis=0)
-    labels = np.empty((probabilities.shape[0], len(classes)), common_dtype(classes))
-    for k, (own, mine) in enumerate(zip(classes, split_targets(probabilities, classes), strict=True)):
-        labels[:, k] = own.take(np.argmax(mine, axis=1), axis=0)
-    return labels
+def most_probable(classes: Any, probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Step: class probabilities to the number of the largest, or the first of equals, for each target, shape (n,) or (n, n_targets)."""
+    if not isinstance(classes, list):
+        return probabilities.argmax(axis=1)
+    return np.stack([mine.argmax(axis=1) for mine in split_targets(probabilities, classes)], axis=1)
 
 
 def by_target(classes: Any) -> list[NDArray[Any]]:

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,16 +206,12 @@ def add_interventional_values(paths: Paths, X: Table, background: Table, n_threa
 
     others = np.hstack([block for _, block in _blocks(background, 0, background.shape[0], paths.columns, _BLOCK)])
     none = np.empty((0, 0, 0))
-    for first_tree, last_tree, with_tables in _chunks(paths, others.shape[1]):
-        tables = {}
-        if with_tables:
-            for tree in range(first_tree, last_tree):
-                tables[tree] = np.zeros(_table_shape(paths, tree))
-                walk_with_tables(paths, tree, others, tables[tree], none)
+    for trees, with_tables in _chunks(paths, others.shape[1]):
+        tables = {tree: np.zeros(_table_shape(paths, tree)) for tree in trees if with_tables}
+        for tree, table in tables.items():
+            walk_with_tables(paths, tree, others, table, none)
 
-        def explain(
-            first: int, block: NDArray[np.float64], trees: range = range(first_tree, last_tree), tables: dict[int, NDArray[Any]] = tables
-        ) -> None:
+        def explain(first: int, block: NDArray[np.float64], trees: list[int] = trees, tables: dict[int, NDArray[Any]] = tables) -> None:
             found = _zeros(paths, block)
             for tree in trees:
                 if tree in tables:
@@ -232,26 +228,15 @@ def _table_shape(paths: Paths, tree: int) -> tuple[int, int, int]:
     return int(n_leaves), int(n_columns), 1 << int(n_columns)
 
 
-def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield ranges of trees that rows pass through together, and whether they have tables, which must not take too much memory."""
+def _chunks(paths: Paths, n_background: int) -> Iterator[tuple[list[int], bool]]:
+    """Yield trees that rows pass through together, and whether they have tables, which must not take too much memory."""
     from dtrees.tree.shapley_by_background import MOST_COLUMNS
 
-    starts, kinds, size = [0], [False], 0
-    for tree in range(len(paths.depth)):
-        with_tables, mine = False, 0
-        if 0 < paths.n_distinct[tree] <= MOST_COLUMNS:
-            n_leaves, n_columns, n_sets = _table_shape(paths, tree)
-            with_tables = n_leaves * (n_columns + 2) < _LEAVES_OF_A_PAIR * n_background
-            mine = 8 * n_leaves * n_columns * n_sets if with_tables else 0
-        if tree == 0:
-            kinds[0] = with_tables
-        elif with_tables != kinds[-1] or size + mine > _TABLES_BYTES:
-            starts.append(tree)
-            kinds.append(with_tables)
-            size = 0
-        size += mine
-    for (first, last), with_tables in zip(pairwise([*starts, len(paths.depth)]), kinds, strict=True):
-        yield first, last, with_tables
+    shapes = [_table_shape(paths, tree) for tree in range(len(paths.depth))]
+    with_tables = [0 < n <= MOST_COLUMNS and n_leaves * (n + 2) < _LEAVES_OF_A_PAIR * n_background for n_leaves, n, _ in shapes]
+    n_bytes = list(accumulate(8 * math.prod(shape) if own else 0 for shape, own in zip(shapes, with_tables, strict=True)))
+    for (own, _), trees in groupby(range(len(shapes)), lambda tree: (with_tables[tree], n_bytes[tree] // _TABLES_BYTES)):
+        yield list(trees), own
 
 
 def _zeros(paths: Paths, block: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ import time
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.wants import Want, of_criterion
 from dtrees.ensemble.backend import LoadOptions, Output, Placement, Table
-from dtrees.ensemble.callbacks import SklearnCallbacks, shown, with_bars
+from dtrees.ensemble.callbacks import Monitor, SklearnCallbacks, shown, with_bars
 from dtrees.ensemble.compat import (
     BaseEstimator,
     CallbackSupportMixin,
@@ -60,6 +60,15 @@ GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 #: Attributes with the durations of a fit, for reports, which are normally not pickled.
 _TIMES = ("_loading_seconds", "_growing_seconds")
 _SENT_TIMES = "_sent_times"
+
+
+class FitOptions(NamedTuple):
+    """The arguments of ``fit`` for functions that are called during the fit, and for its checkpoint."""
+
+    callbacks: Sequence[Any]
+    monitor: Monitor | None
+    checkpoint: Any
+    checkpoint_interval: Any
 
 
 class Model(CheckedParameters, NamedParameters, BaseEstimator):
@@ -247,14 +256,13 @@ class TreeEstimator(CallbackSupportMixin, CommonParameters, Explaining, Refittin
         self.placement_ = table.placement
         return backend, table
 
-    def _with_checkpoint(
-        self, plan: Plan, backend: Backend, table: Table, checkpoint: Any, interval: Any, *, keep: bool, initial: Any = None
-    ) -> Plan:
+    def _with_checkpoint(self, plan: Plan, backend: Backend, table: Table, options: FitOptions, *, keep: bool, initial: Any = None) -> Plan:
         """Return a plan that stores its trees in a checkpoint, if one is wanted, and take over the checkpoint's seed."""
-        if checkpoint is not None:
+        if options.checkpoint is not None:
             from dtrees.ensemble.checkpoint import with_checkpoint  # imported only when needed
 
-            plan = with_checkpoint(plan, self, backend, table, checkpoint, interval, keep=keep, initial=initial)
+            path, interval = options.checkpoint, options.checkpoint_interval
+            plan = with_checkpoint(plan, self, backend, table, path, interval, keep=keep, initial=initial)
             self._seed = plan.seed
         return plan
 

@@ -24,7 +24,7 @@ from dtrees.engine.plan.wants import Want, of_loss
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor, called_together, grow_interruptibly, split_callbacks, with_monitor
 from dtrees.ensemble.compat import sklearn_metric
-from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base import FitOptions, TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, STARTS, ZERO, StartingPoints
@@ -231,20 +231,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             If a parameter or the data is invalid.
         """
         sets = named_sets(eval_set, X_val, y_val, sample_weight_val)
-        return self._fit(X, y, sample_weight, sets, X_val is not None, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+        options = FitOptions(callbacks, monitor, checkpoint, checkpoint_interval)
+        return self._fit(X, y, sample_weight, sets, base_margin, options, stops_by_set=X_val is not None)
 
     def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        sets: list[EvalSet],
-        stops_by_set: bool,
-        base_margin: Any,
-        callbacks: Sequence[Callback | EarlyStopping],
-        monitor: Monitor | None,
-        checkpoint: Any,
-        checkpoint_interval: float,
+        self, X: Any, y: Any, sample_weight: Any, sets: list[EvalSet], base_margin: Any, options: FitOptions, *, stops_by_set: bool = False
     ) -> Self:
         """Boost through the backend of the data; see :meth:`fit`."""
         keep = self._continues_previous_fit()
@@ -252,7 +243,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and name != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
-        rules.check_checkpoint(checkpoint, checkpoint_interval)
+        rules.check_checkpoint(options.checkpoint, options.checkpoint_interval)
         if keep and self.drop_rate > 0:
             raise ValueError(
                 f"drop_rate={self.drop_rate} and warm_start=True: earlier rounds are kept as they are, and dropout would change them; pass "
@@ -271,12 +262,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             )
         sets = [replace(given, columns=registry.columns_of(self.loss)) for given in sets]
         asked, scorer = self._check_combinations(base_margin, keep=keep)
-        early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
+        early, callbacks = split_callbacks(options.callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         if stops_by_set:
             stopping = self._stopping_by_validation(stopping, scorer, len(asked))
         stalls = isinstance(stopping, Stalling)
-        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
+        callback = called_together(with_monitor(callbacks, options.monitor, self, keep=keep))
         backend, table = self._load(
             X,
             y,
@@ -308,10 +299,10 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and getattr(self, "_validated_by", None) == self._validation(plan):
             plan = replace(plan, scores_before=tuple(self.validation_score_.tolist()))
         previous = self._trees.rounds if keep else []
-        plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
+        plan = self._with_checkpoint(plan, backend, table, options, keep=keep, initial=initial)
         grow = partial(backend.boost, table, plan, previous, initial, callback)
         result = grow_interruptibly(partial(self._timed, grow), callbacks, len(previous))
-        self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
+        self._n_grown = len(result.rounds) - len(previous) if options.checkpoint is None else None
         self._take_over(result, plan, keep=keep)
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
             self._warn_without_splits(

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dtrees.ensemble.backend import Output
 from dtrees.ensemble.compat import BaseEstimator, ClassifierMixin, RegressorMixin
 from dtrees.ensemble.estimators.inspection import side_by_side
-from dtrees.ensemble.input.target import common_dtype
+from dtrees.ensemble.input.target import common_dtype, decode_target
 from dtrees.ensemble.metrics import accuracy_score, pinball_score, r2_score, subset_accuracy
-from dtrees.ensemble.prediction import Step, by_target, columns_of_targets, logarithm, most_probable, split_targets
+from dtrees.ensemble.prediction import Step, columns_of_targets, logarithm, most_probable, split_targets
 
 
 class Regressor(RegressorMixin, BaseEstimator):
@@ -83,7 +83,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _answer(self) -> tuple[tuple[Step, ...], Output]:
         """Return the steps from raw predictions to labels, and the form of these."""
-        steps = (*self._steps(), partial(most_probable, tuple(by_target(self.classes_))))
+        steps = (*self._steps(), partial(most_probable, self.classes_), partial(decode_target, classes=self.classes_))
         if self._n_targets == 1:
             return steps, Output(self.classes_.dtype)
         dtypes = tuple(classes.dtype for classes in self.classes_)
@@ -154,9 +154,5 @@ class Classifier(ClassifierMixin, BaseEstimator):
 
     def _keep_out_of_bag(self, mean: NDArray[np.float64]) -> NDArray[Any]:
         """Set the means of out-of-bag probabilities as an attribute; return the classes to be scored."""
-        if self._n_targets == 1:
-            self.oob_decision_function_ = mean
-            return mean.argmax(axis=1)
-        shares = split_targets(mean, self.classes_)
-        self.oob_decision_function_ = side_by_side(shares)
-        return np.stack([mine.argmax(axis=1) for mine in shares], axis=1)
+        self.oob_decision_function_ = mean if self._n_targets == 1 else side_by_side(split_targets(mean, self.classes_))
+        return most_probable(self.classes_, mean)

@@ -25,7 +25,7 @@ from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.callbacks import Monitor, called_together, grow_interruptibly, with_monitor
 from dtrees.ensemble.compat import Options, StrOptions
-from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base import FitOptions, TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, normalised
 from dtrees.ensemble.estimators.intervals import LeafQuantiles
@@ -35,7 +35,7 @@ from dtrees.ensemble.evaluation_sets import encoded_rows
 from dtrees.ensemble.in_process import LOCAL, Backend
 from dtrees.ensemble.input import rules
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import AdditiveTrees, by_target
+from dtrees.ensemble.prediction import AdditiveTrees, by_target, most_probable
 from dtrees.tree.tree import Tree
 
 
@@ -97,12 +97,11 @@ def _cells(X: Any, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> N
     return X[np.ix_(rows, columns)] if isinstance(X, np.ndarray) else X[rows][:, columns].toarray()
 
 
-def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
-    """Return the mean squared error, or the error rate; ``ends`` has the first class of each target but the first."""
+def _error(predicted: NDArray[np.float64], truth: NDArray[Any], classes: Any) -> float:
+    """Return the mean squared error, or the error rate."""
     if truth.dtype.kind == "f":
         return float(np.mean((predicted - truth.reshape(predicted.shape)) ** 2))
-    labels = np.stack([shares.argmax(axis=1) for shares in np.split(predicted, ends, axis=1)], axis=1)
-    return float(np.mean(labels != truth.reshape(labels.shape)))
+    return float(np.mean(most_probable(classes, predicted) != truth))
 
 
 _Batch = tuple[ForestPlan, int, int]
@@ -181,25 +180,15 @@ class Forest(Members, ForestParameters, TreeEstimator):
         ValueError
             If a parameter or the data is invalid.
         """
-        return self._fit(X, y, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval)
+        return self._fit(X, y, sample_weight, FitOptions(callbacks, monitor, checkpoint, checkpoint_interval))
 
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        callbacks: Sequence[Callback],
-        monitor: Monitor | None,
-        checkpoint: Any,
-        checkpoint_interval: float,
-        **purpose: Any,
-    ) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, options: FitOptions, **purpose: Any) -> Self:
         """Grow the forest; ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`."""
         self._check_bootstrap()
-        rules.check_checkpoint(checkpoint, checkpoint_interval)
+        rules.check_checkpoint(options.checkpoint, options.checkpoint_interval)
         keep = self._continues_previous_fit()
         trees: list[Tree] = list(self._trees.groups[0]) if keep else []
-        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
+        callback = called_together(with_monitor(options.callbacks, options.monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, **purpose)
         rules.check_targets(self, table)
@@ -210,10 +199,10 @@ class Forest(Members, ForestParameters, TreeEstimator):
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
             plan = self._plan(table, keep)
-            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+            plan = self._with_checkpoint(plan, backend, table, options, keep=keep)
             grow = partial(backend.grow_forest, table, plan, len(trees), self.n_estimators, callback)
-            result = grow_interruptibly(partial(self._timed, grow), callbacks)
-            self._n_grown = len(result.trees) if checkpoint is None else None
+            result = grow_interruptibly(partial(self._timed, grow), options.callbacks)
+            self._n_grown = len(result.trees) if options.checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             self._note_batch(batch, SampleSource.of(table, plan))
             self.max_features_ = plan.rules.max_features
@@ -413,7 +402,7 @@ class Forest(Members, ForestParameters, TreeEstimator):
         target, _ = encoded_rows(y, None, None, classes, self._n_targets)
         if {source.n_rows for source in self._drawn_from if source is not None} != {matrix.shape[0]} or len(target) != matrix.shape[0]:
             raise ValueError(f"X has {matrix.shape[0]} rows and y {len(target)}; wants the rows that the forest was fitted on")
-        total, n_trees, ends = np.zeros(matrix.shape[1]), 0, np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
+        total, n_trees = np.zeros(matrix.shape[1]), 0
         for number, (tree, drawn) in enumerate(zip(self._trees.groups[0], samples, strict=True)):
             outside, columns = np.setdiff1d(np.arange(len(target)), drawn), np.unique(tree.feature[tree.feature >= 0])
             n_trees += outside.size > 0
@@ -421,11 +410,11 @@ class Forest(Members, ForestParameters, TreeEstimator):
                 continue
             numbers = np.where(tree.feature < 0, tree.feature, np.searchsorted(columns, tree.feature)).astype(np.int32)
             alone, rows, truth = AdditiveTrees([[replace(tree, feature=numbers)]]), _cells(matrix, outside, columns), target[outside]
-            error = _error(alone.raw(rows, self.n_jobs), truth, ends)
+            error = _error(alone.raw(rows, self.n_jobs), truth, classes)
             for j, column in enumerate(columns):
                 values = rows[:, j].copy()
                 rows[:, j] = np.random.default_rng([seed, number, column]).permutation(values)
-                total[column] += _error(alone.raw(rows, self.n_jobs), truth, ends) - error
+                total[column] += _error(alone.raw(rows, self.n_jobs), truth, classes) - error
                 rows[:, j] = values
         return total / max(n_trees, 1)
 

@@ -16,7 +16,7 @@ from dtrees.engine.plan.plans import Callback
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import EarlyStopping, Monitor
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
-from dtrees.ensemble.estimators.base import all_or_nothing
+from dtrees.ensemble.estimators.base import FitOptions, all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.base_kinds import Classifier, Regressor
 from dtrees.ensemble.estimators.intervals import CalibratedIntervals
@@ -430,7 +430,8 @@ class GradientBoostingRanker(BoostedValues):
                 "other queries, and early_stopping_rounds"
             )
         sets = named_sets(eval_set, join=joined)
-        return self._fit(X, joined(y, qid), sample_weight, sets, False, base_margin, callbacks, monitor, checkpoint, checkpoint_interval)
+        options = FitOptions(callbacks, monitor, checkpoint, checkpoint_interval)
+        return self._fit(X, joined(y, qid), sample_weight, sets, base_margin, options)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> float:
         """Return the mean NDCG of the queries, over all of their rows.

@@ -25,7 +25,7 @@ from dtrees.engine.plan.wants import WEIGHTS_OF_ALL
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.callbacks import Monitor
 from dtrees.ensemble.compat import Interval, OutlierMixin, StrOptions
-from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base import FitOptions, TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.forests import Forest
 from dtrees.ensemble.estimators.parameters import (
     FLOAT_SHARE,
@@ -173,7 +173,8 @@ class IsolationForest(OutlierMixin, Forest):
             If a parameter or the data is invalid.
         """
         wants = () if sample_weight is None or self.bootstrap else (WEIGHTS_OF_ALL,)
-        self._fit(X, None, sample_weight, callbacks, monitor, checkpoint, checkpoint_interval, target=False, wants=wants)
+        options = FitOptions(callbacks, monitor, checkpoint, checkpoint_interval)
+        self._fit(X, None, sample_weight, options, target=False, wants=wants)
         self.offset_ = -0.5
         if self.contamination != "auto":
             self.offset_ = float(np.percentile(in_memory(self.score_samples(X))[0], 100.0 * float(self.contamination)))

@@ -52,14 +52,6 @@ def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> A
 
 
 @kernel
-def squared_errors(target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write the squares of ``target - raw``, infinite if they are too large."""
-    for i in range(target.size):
-        difference = target[i] - raw[i]
-        out[i] = difference * difference
-
-
-@kernel
 def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
     """Write the derivatives of the log loss with respect to the log odds."""
     for i in range(target.size):
@@ -189,11 +181,14 @@ def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: N
 
 
 @kernel
-def poisson_gradients(target, raw, g, h):
-    """Write the derivatives of half the Poisson deviance."""
+def deviance_gradients(target, raw, power, g, h):
+    """Write the derivatives of half the deviance, given the power of the mean in which the variance grows, from 1 to 2."""
+    up, down = 2.0 - power, 1.0 - power
     for i in range(target.shape[0]):
-        h[i] = exponential_of_any(raw[i])
-        g[i] = h[i] - target[i]
+        one = exponential_of_any(up * raw[i]) if up != 0.0 else 1.0
+        other = target[i] * exponential_of_any(down * raw[i]) if down != 0.0 else target[i]
+        g[i] = one - other
+        h[i] = up * one - down * other
 
 
 @kernel
@@ -206,28 +201,11 @@ def poisson_deviance(target, raw, out):
 
 
 @kernel
-def gamma_gradients(target, raw, g, h):
-    """Write the derivatives of half the gamma deviance."""
-    for i in range(target.shape[0]):
-        h[i] = target[i] * exponential_of_any(-raw[i])
-        g[i] = 1.0 - h[i]
-
-
-@kernel
 def gamma_deviance(target, raw, out):
     """Write 2 (y / p - log(y / p) - 1)."""
     for i in range(target.shape[0]):
         ratio = target[i] * exponential_of_any(-raw[i])
         out[i] = 2.0 * max(ratio - (logarithm(target[i]) - raw[i]) - 1.0, 0.0)
-
-
-@kernel
-def tweedie_gradients(target, raw, power, g, h):
-    """Write the derivatives of half the Tweedie deviance."""
-    for i in range(target.shape[0]):
-        one, other = exponential_of_any((2.0 - power) * raw[i]), target[i] * exponential_of_any((1.0 - power) * raw[i])
-        g[i] = one - other
-        h[i] = (2.0 - power) * one - (1.0 - power) * other
 
 
 @kernel
@@ -359,26 +337,21 @@ def leaf_centers(target, raw, weight, rows, start, stop, delta, out):
 
 
 @kernel
-def residual_quantile(target, raw, weight, q, absolute):
-    """Return the q-quantile of residuals, or of their absolute values, over the rows with a positive weight."""
-    n_rows = target.shape[0]
-    values, weights = np.empty(n_rows), np.empty(weight.shape[0], np.int64)
-    n = 0
-    for row in range(n_rows):
-        if weight.shape[0] > 0:
-            if weight[row] == 0:
-                continue
-            weights[n] = weight[row]
-        residual = target[row] - raw[row]
-        values[n] = abs(residual) if absolute else residual
-        n += 1
-    return quantile_of(values, weights, n, q)
+def _quantile(values, weights, q):
+    return quantile_of(values, weights, values.shape[0], q)
+
+
+def residual_quantile(target: NDArray[np.float64], raw: Any, weight: NDArray[np.int64], q: float, absolute: bool) -> float:
+    """Return the q-quantile of residuals, or of their absolute values, over the rows with a positive weight; ``weight`` may be empty."""
+    values = np.abs(target - raw) if absolute else target - raw
+    if weight.shape[0]:
+        values, weight = values[weight > 0], weight[weight > 0]
+    return float(_quantile(values, weight, q))
 
 
 def target_quantile(target: NDArray[np.float64], weight: NDArray[np.float64] | None, q: float) -> float:
     """Return the weighted q-quantile of a target."""
-    bits = np.empty(0, np.int64) if weight is None else weights_in_bits(weight)[0]
-    return float(residual_quantile(np.ascontiguousarray(target), np.zeros(target.shape[0]), bits, q, False))
+    return residual_quantile(target, 0.0, np.empty(0, np.int64) if weight is None else weights_in_bits(weight)[0], q, False)
 
 
 @kernel
@@ -394,13 +367,6 @@ def pinball_loss(target, raw, alpha, out):
     for i in range(target.shape[0]):
         residual = target[i] - raw[i]
         out[i] = max(alpha * residual, (alpha - 1.0) * residual)
-
-
-@kernel
-def huber_gradients(target, raw, delta, g):
-    """Write prediction minus target, clipped at ``delta`` on both sides."""
-    for i in range(target.shape[0]):
-        g[i] = min(max(raw[i] - target[i], -delta), delta)
 
 
 @kernel

@@ -173,6 +173,11 @@ def outputs_of(losses: Sequence[LinkedLoss]) -> tuple[slice, ...]:
     return tuple(slice(*bounds) for bounds in pairwise(ends))
 
 
+def _of_each_loss(name: str) -> Any:
+    """Return the property of several losses that is the same for each of them."""
+    return property(lambda several: getattr(several.losses[0], name))
+
+
 @dataclass(frozen=True)
 class SeveralTargets(BaseLoss):
     """The mean of the losses of multi-output targets. Derivatives and leaf values are those of each target's own loss.
@@ -214,26 +219,14 @@ class SeveralTargets(BaseLoss):
         """Return the target to which an output belongs, and all outputs of that target."""
         return next((k, mine) for k, mine in enumerate(self.outputs) if output < mine.stop)
 
-    @property
-    def constant_hessian(self) -> bool:
-        """The same as for each target's loss."""
-        return self.losses[0].constant_hessian
-
-    @property
-    def measures_leaves(self) -> bool:  # type: ignore[override]
-        """The same as for each target's loss."""
-        return self.losses[0].measures_leaves
+    #: The same as for each target's loss.
+    constant_hessian, measures_leaves, cut_quantile = map(_of_each_loss, ("constant_hessian", "measures_leaves", "cut_quantile"))
 
     @property
     def residual_quantiles(self) -> tuple[float, ...] | None:  # type: ignore[override]
         """The quantiles of all targets' losses."""
         each = [loss.residual_quantiles for loss in self.losses]
         return None if each[0] is None else tuple(quantile for one in each for quantile in one or ())
-
-    @property
-    def cut_quantile(self) -> float | None:  # type: ignore[override]
-        """The same as for each target's loss."""
-        return self.losses[0].cut_quantile
 
     def cut_at(self, sizes: tuple[float, ...]) -> Self:
         """Return the losses of the targets, each with its own clipping value."""

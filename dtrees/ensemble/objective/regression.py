@@ -50,9 +50,10 @@ class SquaredError(Identity):
         np.subtract(opened[output], target, out=g)
         h.fill(1.0)
 
+    @np.errstate(over="ignore")
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's squared error."""
-        kernels().squared_errors(target, raw[0], out)
+        """Write each row's squared error, infinite if it is too large."""
+        np.square(np.subtract(target, raw[0], out=out), out=out)
 
     def negligible(self, initial: Floats) -> float:
         """Return the square of a billionth of the prediction."""
@@ -198,11 +199,11 @@ class Huber(ByOrder):
 
     def for_round(self, target: Target, raw: Floats, weight: Integers) -> Self:
         """Return the loss with the ``delta`` of these residuals."""
-        return replace(self, delta=float(kernels().residual_quantile(target, raw[0], weight, self.alpha, True)))
+        return replace(self, delta=kernels().residual_quantile(target, raw[0], weight, self.alpha, True))
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write g = prediction - target, clipped at ``delta``, and h = 1, if ``h`` is not empty."""
-        kernels().huber_gradients(target, opened[output], self.delta, g)
+        np.clip(np.subtract(opened[output], target, out=g), -self.delta, self.delta, out=g)
         h.fill(1.0)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
@@ -253,7 +254,7 @@ class Deviance(LogLink):
 
     def gradients(self, target: Target, opened: Floats, output: int, g: Floats, h: Floats) -> None:
         """Write the derivatives of half the deviance with respect to log(p): g = p**(2 - power) - y p**(1 - power), and that of g."""
-        getattr(kernels(), f"{self.distribution}_gradients")(target, opened[output], *self._parameters, g, h)
+        kernels().deviance_gradients(target, opened[output], self.variance_power, g, h)
 
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
         """Write each row's deviance."""
