@@ -93,9 +93,9 @@ class SparseRunner(Runner):
         context = context._replace(limits=limits_for_thread(context.limits))
         task = make_task(context, size, n_sums, self._scratch[thread], block=None, buffer=buffer)
         if sum_slots is not None:
-            own, n_elements = for_thread(sum_slots, task.stack.path.shape[0]), sum_slots.zone_map.begins[-1]
-            least = n_elements * self._table.n_rows // (SPARSE_SUMS_SHARE * max(1, self._table.rows.shape[0]))
-            task = task._replace(sum_slots=own, block_rows=int(least))
+            n_elements, n_cells = sum_slots.sums.starts[0, -1] // sum_slots.sums.width, max(1, self._table.rows.shape[0])
+            fewest = int(n_elements) * self._table.n_rows // (SPARSE_SUMS_SHARE * n_cells)
+            task = task._replace(sum_slots=for_thread(sum_slots, task.stack.path.shape[0]), block_rows=fewest)
         methods = METHODS.of(task, "limits", columns=self._table)
         methods.write(task.limits.hidden, task.limits.memory)
         return task._replace(methods=methods.addresses)

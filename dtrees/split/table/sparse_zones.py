@@ -71,9 +71,7 @@ def find_zones(columns: SparseColumns) -> SparseZones:
     elements = np.empty(columns.row_codes.shape[0], np.int32)
     _write_elements(columns, element_of, elements)
     by_category = np.zeros(k, np.bool_)
-    return SparseZones(
-        np.arange(k), n_zones, by_category, zero_zone, begins, alone[: begins[-1]].copy(), columns.row_starts, elements
-    )
+    return SparseZones(np.arange(k), n_zones, by_category, zero_zone, begins, alone[: begins[-1]].copy(), columns.row_starts, elements)
 
 
 @kernel
