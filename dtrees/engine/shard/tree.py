@@ -27,7 +27,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures
+from dtrees.engine.outcome.ending import TreeOfNodes, measure_leaves, measure_nodes, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import constraints_of, criterion_of, n_sums_of, subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
@@ -116,11 +116,12 @@ def _finish(
     if merged and _needs_rows(plan):
         for leaves in merged:
             merge_rows(rows.rows, *leaves)
-    tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
+    of_nodes = TreeOfNodes(plan, nodes, root.exponents, learning_rate, root.noise)
+    tree = of_nodes.draft()
     if plan.rules.categorical:
         tree = tree.with_categories((yield from _find_sets(shards, rows, nodes, growth)))
     measured = (yield from _measure(shards, rows, identity, nodes, growth)) if measures(plan) else None
-    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate, root.noise)
+    tree, said = of_nodes.finish(tree, measured)
     return GrownTree(tree, nodes.records, said)
 
 
