@@ -299,8 +299,8 @@ def grow_sent(rows: RowsInTree, tree: int, root: Root, grower: Grower, nodes: ND
     g = g[order] if several is None else np.arange(n_rows)
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
     columns = ShardColumns(_presort(values, pool, codes), np.arange(n_columns, dtype=np.int32), n_columns)
-    state = TreeState(columns, target.plan, target, pure_by, sums_zones=False)
-    state.open_nodes(tree, root, grower.table.extract(nodes), partition, pure_by, several, rows.threads)
+    state = TreeState(columns, target, pure_by, sums_zones=False)
+    state.open_nodes(tree, root, grower.table.extract(nodes), partition, several, rows.threads)
     return state.grow_nodes(grower.table.start[nodes], grower.origin[nodes], grower.first_splits())[1]
 
 

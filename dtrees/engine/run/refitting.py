@@ -17,7 +17,7 @@ from dtrees.engine.outcome.ending import TreeOfNodes, measure_leaves, measure_no
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import places_of_leaves
 from dtrees.engine.plan.node_limits import criterion_of, n_sums_of, noise_of, scaled, squares_of
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules, Weights
 from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
@@ -105,7 +105,7 @@ class Refit(NamedTuple):
     plan: ForestPlan | BoostingPlan
     leaves_of: LeavesOf
     target: NDArray[Any]
-    weight: NDArray[np.float64] | None
+    weight: Weights
     decay: float
     n_threads: int
 
