@@ -113,6 +113,11 @@ class Mailbox:
                 return None
             return [self._payloads.pop(key).arrays for key in step.keys]
 
+    def missing(self, step: Step) -> list[int]:
+        """Return the senders whose payloads for a step are missing."""
+        with self._lock:
+            return [sender for sender, key in zip(step.senders, step.keys, strict=True) if key not in self._payloads]
+
 
 class Grain:
     """How finely large nodes are summed: each zone in ``2**current`` parts, adapted to the previous trees.
