@@ -117,38 +117,35 @@ class Threads:
         self._left_behind = False
 
     def map(
-        self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None, give_up: Callable[[], None] | None = None
+        self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None, give_up: Callable[[], None] = lambda: None
     ) -> list[T]:
         """Apply a function to every item, in ``most`` threads at most; results are in the order of items.
 
         The first error ends the work and is raised. On Ctrl-C, ``give_up`` is called, which has the other threads stop soon.
         """
         items = list(items)
-        helpers = self._helpers_for(min(len(items), most or len(items)))
-        if not helpers:
+        n_helpers = self._n_helpers(min(len(items), most or len(items)))
+        if not n_helpers:
             return [function(item) for item in items]
         numbered = enumerate(items)  # its next is atomic
         results: list[Any] = [None] * len(items)
-        errors: list[BaseException] = []
-        finished: SimpleQueue[None] = SimpleQueue()
 
         def work(_: int) -> None:
             for i, item in numbered:
                 results[i] = function(item)
-                if errors:
-                    break
+
+        def skip_rest() -> None:
+            for _ in numbered:
+                pass
 
         def end() -> None:
-            errors.append(GivenUp())  # no thread begins another item
-            if give_up is not None:
-                give_up()
+            skip_rest()
+            give_up()
 
-        for queue in helpers:
-            queue.put(functools.partial(_run, work, 1, errors, finished=finished))
-        _run(work, 0, errors)
-        self._wait_for(finished, len(helpers), end, interrupted=any(isinstance(error, KeyboardInterrupt) for error in errors))
-        if errors:
-            raise errors[0]
+        shared = _Shared(work, skip_rest)
+        self._begin(shared, range(1, n_helpers + 1))
+        shared.run(0)
+        self._wait_for(shared, n_helpers + 1, end)
         return results
 
     def map_ranges(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
@@ -194,13 +191,11 @@ class Threads:
         give_up : callable
             Called if a thread fails, so that no other waits for its result. The error is raised in the end.
         """
-        errors: list[BaseException] = []
-        for thread, helper in enumerate(self._helpers_for(n_threads), 1):
-            helper.put(functools.partial(_run, function, thread, errors, give_up))
-        _run(function, 0, errors, give_up)
+        shared = _Shared(function, give_up)
+        self._begin(shared, range(1, self._n_helpers(n_threads) + 1))
+        shared.run(0)
         wait()
-        if errors:
-            raise errors[0]
+        shared.raise_first()
 
     def run_interruptibly(self, n_threads: int, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
         """Have up to ``n_threads`` other threads call a kernel with their numbers, while this one waits and can be interrupted.
@@ -213,44 +208,44 @@ class Threads:
         give_up : callable
             Called on an error or Ctrl-C, to have all threads stop soon.
         """
-        finished: SimpleQueue[None] = SimpleQueue()
-        errors: list[BaseException] = []
-        helpers = self._start(max(1, min(n_threads, self.n_threads)))
-        for thread, helper in enumerate(helpers):
-            helper.put(functools.partial(_run, function, thread, errors, give_up, finished))
-        self._wait_for(finished, len(helpers), give_up)
-        if errors:
-            raise errors[0]
+        shared, n_helpers = _Shared(function, give_up), max(1, min(n_threads, self.n_threads))
+        self._begin(shared, range(n_helpers))
+        self._wait_for(shared, n_helpers, give_up)
 
-    def _wait_for(self, finished: SimpleQueue[None], n: int, give_up: Callable[[], None], interrupted: bool = False) -> None:
-        """Wait for ``n`` helpers. On Ctrl-C, helpers that do not stop in time are abandoned, also when the pool is closed."""
+    def _wait_for(self, shared: _Shared, n: int, give_up: Callable[[], None]) -> None:
+        """Wait until ``n`` threads have done their shares, and raise the first error.
+
+        On Ctrl-C, helpers that do not stop in time are abandoned, also when the pool is closed.
+        """
         try:
-            if interrupted:
+            if any(isinstance(error, KeyboardInterrupt) for error in shared.errors):
                 raise KeyboardInterrupt
             while n:
-                _take(finished)
+                _take(shared.finished)
                 n -= 1
         except BaseException:
             give_up()
             deadline = time.monotonic() + _SECONDS_TO_END
             try:
                 for _ in range(n):
-                    finished.get(timeout=max(0.0, deadline - time.monotonic()))
+                    shared.finished.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
                 self._left_behind = True
             raise
+        shared.raise_first()
 
-    def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
-        """Return the queues of the helpers of ``n_threads`` threads, or of all possible helpers if these are fewer."""
-        return self._start(max(0, min(n_threads, self.n_threads) - 1))
+    def _n_helpers(self, n_threads: int) -> int:
+        """Return the number of helpers of ``n_threads`` threads, or of all possible helpers if these are fewer."""
+        return max(0, min(n_threads, self.n_threads) - 1)
 
-    def _start(self, n: int) -> list[SimpleQueue[Callable[[], None] | None]]:
-        """Return the queues of ``n`` helpers, and start missing ones."""
-        while len(self._queues) < n:
+    def _begin(self, shared: _Shared, numbers: range) -> None:
+        """Have a helper, which is started if it is missing, do the share of each of these numbers."""
+        while len(self._queues) < len(numbers):
             self._queues.append(SimpleQueue())
             self._helpers.append(threading.Thread(target=_help, args=(self._queues[-1],), name="dtrees", daemon=True))
             self._helpers[-1].start()
-        return self._queues[:n]
+        for thread, queue in zip(numbers, self._queues, strict=False):
+            queue.put(functools.partial(shared.run, thread))
 
     def close(self) -> None:
         """End the threads."""
@@ -267,21 +262,27 @@ class Threads:
         self.close()
 
 
-def _run(
-    function: Callable[[int], None],
-    thread: int,
-    errors: list[BaseException],
-    give_up: Callable[[], None] = lambda: None,
-    finished: SimpleQueue[None] | None = None,
-) -> None:
-    """Run a thread's share; store its error, and have the others stop in that case."""
-    try:
-        function(thread)
-    except BaseException as error:
-        errors.append(error)
-        give_up()
-    if finished is not None:
-        finished.put(None)
+class _Shared:
+    """Work that several threads share, each with its number."""
+
+    def __init__(self, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
+        self._function, self._give_up = function, give_up
+        self.errors: list[BaseException] = []
+        self.finished: SimpleQueue[None] = SimpleQueue()
+
+    def run(self, thread: int) -> None:
+        """Do a thread's share; store its error, and have the others stop in that case."""
+        try:
+            self._function(thread)
+        except BaseException as error:
+            self.errors.append(error)
+            self._give_up()
+        self.finished.put(None)
+
+    def raise_first(self) -> None:
+        """Raise the first error, if there is one."""
+        if self.errors:
+            raise self.errors[0]
 
 
 def _take(queue: SimpleQueue[T]) -> T:

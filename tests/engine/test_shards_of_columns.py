@@ -13,11 +13,10 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Step, alone
 from dtrees.engine.protocol.nodes import DelegatedNodes, Splits
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.run.lasting import LastingForest
+from dtrees.engine.run.lasting import LastingForest, trees_side_by_side
 from dtrees.engine.shard import node_search
 from dtrees.engine.shard import tree as tree_program
 from dtrees.engine.shard.shard import Shard
-from dtrees.engine.shard.tree import trees_side_by_side
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.ensemble.objective.regression import SquaredError
 from dtrees.split.table.columns import presort

@@ -195,8 +195,8 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
     X[:, ::3] *= np.random.default_rng(2).random((1500, 20))
     y = targets(X, 3 if is_classifier(type(model)) else 0, 1)
     S, shared = sparse.csr_array(X), []
-    divide = sparse_runner._Growth._divide
-    monkeypatch.setattr(sparse_runner._Growth, "_divide", lambda *arguments: shared.append(arguments) or divide(*arguments))
+    divide = sparse_runner.SparseRunner._divide
+    monkeypatch.setattr(sparse_runner.SparseRunner, "_divide", lambda *arguments: shared.append(arguments) or divide(*arguments))
     wanted = model.set_params(n_jobs=1).fit(X, y)
     trees_of_one = trees(wanted)
     assert not shared

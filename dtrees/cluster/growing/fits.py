@@ -40,11 +40,10 @@ from dtrees.cluster.transport.events import publish
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.rows.tree import trees_at_once
 from dtrees.engine.run import boosting_rounds as boosting
-from dtrees.engine.run.lasting import LastingForest
+from dtrees.engine.run.lasting import LastingForest, trees_side_by_side
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.run.local_executor import grow_forest as grow_here
 from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
-from dtrees.engine.shard.tree import trees_side_by_side
 from dtrees.engine.threads import available_cores
 from dtrees.ensemble.backend import GrowOne, Table
 from dtrees.ensemble.evaluation_sets import LocalEvaluation, LocalSets

@@ -14,7 +14,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,15 +89,14 @@ def _together(by_target: list[Measured]) -> Measured:
     return Measured(np.stack(centers, axis=1), np.sum(spreads, axis=0) / len(spreads))
 
 
-def draft_tree(
-    plan: ForestPlan | BoostingPlan, nodes: Nodes, exponents: tuple[int, int], learning_rate: float = 1.0, noise: float = 0.0
-) -> Tree:
-    """Return the tree that consists of given nodes, in preorder; measured leaf values and sets of categories are still missing.
+class TreeOfNodes(NamedTuple):
+    """What a tree is made of.
 
-    Parameters
+    Attributes
     ----------
     plan : ForestPlan or BoostingPlan
     nodes : Nodes
+        In preorder.
     exponents : tuple of int
         The exponents of the powers of two by which the two sums are scaled.
     learning_rate : float
@@ -105,75 +104,74 @@ def draft_tree(
     noise : float
         The expected gain of a split by chance (:func:`~dtrees.engine.plan.node_limits.noise_of`).
     """
-    if isinstance(plan, BoostingPlan):
-        return boosted_tree(nodes, exponents, plan.rules, learning_rate, plan.rules.split_shrinkage * noise)
-    left, right, feature, threshold, missing_left, n_samples = node_arrays(nodes.records)
-    criterion, none = criterion_named(plan.rules.criterion), np.zeros(n_samples.shape[0])
-    gain = scaled(nodes.records["gain"], -criterion.gain_exponent(exponents))
-    value, weight, impurity = none[:, np.newaxis], none, none
-    if not criterion.measured:
-        value, weight, impurity = class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets)
-    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
+    plan: ForestPlan | BoostingPlan
+    nodes: Nodes
+    exponents: tuple[int, int]
+    learning_rate: float = 1.0
+    noise: float = 0.0
 
-def finish_tree(
-    plan: ForestPlan | BoostingPlan,
-    nodes: Nodes,
-    exponents: tuple[int, int],
-    tree: Tree,
-    measured: NDArray[np.float64] | Measured | None = None,
-    learning_rate: float = 1.0,
-    noise: float = 0.0,
-) -> tuple[Tree, NDArray[np.float64]]:
-    """Return a tree with all values, and the value for each of the nodes: that of the closest ancestor that the tree has.
+    def draft(self) -> Tree:
+        """Return the tree; measured leaf values and sets of categories are still missing."""
+        plan, nodes, exponents, learning_rate, noise = self
+        if isinstance(plan, BoostingPlan):
+            return boosted_tree(nodes, exponents, plan.rules, learning_rate, plan.rules.split_shrinkage * noise)
+        left, right, feature, threshold, missing_left, n_samples = node_arrays(nodes.records)
+        criterion, none = criterion_named(plan.rules.criterion), np.zeros(n_samples.shape[0])
+        gain = scaled(nodes.records["gain"], -criterion.gain_exponent(exponents))
+        value, weight, impurity = none[:, np.newaxis], none, none
+        if not criterion.measured:
+            value, weight, impurity = class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets)
+        return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
-    Parameters
-    ----------
-    plan, nodes, exponents, learning_rate, noise
-        See :func:`draft_tree`.
-    tree : Tree
-        The draft, with sets of categories; modified in place.
-    measured : ndarray or Measured or None
-        The unshrunk steps of the leaves of a boosted tree, or centers and spreads of leaves or nodes. None if the sums determine all
-        values.
-    """
-    rules = plan.rules
-    if isinstance(measured, Measured):
-        tree = _with_values(plan, nodes, exponents[1], tree, measured)
-    elif measured is not None:
-        _set_leaves(tree, learning_rate * measured, nodes, rules.split_shrinkage * noise)
-    if isinstance(plan, BoostingPlan):
-        plan.loss.limit_steps(tree.value, learning_rate)
-    if rules.monotonic:
-        put_in_order(tree, rules.monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
-    if rules.ccp_alpha <= 0 or isinstance(plan, BoostingPlan):
-        return tree, tree.value
-    retained = kept_nodes(tree.children_left, tree.children_right, cost(tree), rules.ccp_alpha)
-    return pruned(tree, retained), tree.value[nodes_above(retained, np.arange(tree.node_count))]
+    def finish(self, tree: Tree, measured: NDArray[np.float64] | Measured | None = None) -> tuple[Tree, NDArray[np.float64]]:
+        """Return a tree with all values, and the value for each of the nodes: that of the closest ancestor that the tree has.
 
+        Parameters
+        ----------
+        tree : Tree
+            The draft, with sets of categories; modified in place.
+        measured : ndarray or Measured or None
+            The unshrunk steps of the leaves of a boosted tree, or centers and spreads of leaves or nodes. None if the sums determine all
+            values.
+        """
+        plan, rules = self.plan, self.plan.rules
+        if isinstance(measured, Measured):
+            tree = self._with_values(tree, measured)
+        elif measured is not None:
+            self._set_leaves(tree, self.learning_rate * measured)
+        if isinstance(plan, BoostingPlan):
+            plan.loss.limit_steps(tree.value, self.learning_rate)
+        if rules.monotonic:
+            put_in_order(tree, rules.monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
+        if rules.ccp_alpha <= 0 or isinstance(plan, BoostingPlan):
+            return tree, tree.value
+        retained = kept_nodes(tree.children_left, tree.children_right, cost(tree), rules.ccp_alpha)
+        return pruned(tree, retained), tree.value[nodes_above(retained, np.arange(tree.node_count))]
 
-def _set_leaves(tree: Tree, values: NDArray[np.float64], nodes: Nodes, noise: float) -> None:
-    """Write measured leaf values into a boosted tree; the value of an inner node is the mean of its leaves."""
-    leaf = nodes.records["column"] < 0
-    tree.value[leaf, 0] = values
-    if noise > 0.0:
-        value = tree.value.copy()
-        _average(tree.children_left, tree.children_right, tree.weighted_n_node_samples, value[:, 0])
-        shrink_splits(nodes.records, noise, value)
-        tree.value[leaf] = value[leaf]
+    def _set_leaves(self, tree: Tree, values: NDArray[np.float64]) -> None:
+        """Write measured leaf values into a boosted tree; the value of an inner node is the mean of its leaves."""
+        records, noise = self.nodes.records, self.plan.rules.split_shrinkage * self.noise
+        leaf = records["column"] < 0
+        tree.value[leaf, 0] = values
+        if noise > 0.0:
+            value = tree.value.copy()
+            _average(tree.children_left, tree.children_right, tree.weighted_n_node_samples, value[:, 0])
+            shrink_splits(records, noise, value)
+            tree.value[leaf] = value[leaf]
 
-
-def _with_values(plan: ForestPlan | BoostingPlan, nodes: Nodes, exponent: int, tree: Tree, measured: Measured) -> Tree:
-    """Return a forest's tree with measured values and impurities, and with weights that have the given exponent."""
-    criterion, weight_at = criterion_named(plan.rules.criterion), n_sums_of(plan) - 1
-    weight = (nodes.sums[:, weight_at] if nodes.sums.shape[1] else tree.n_node_samples).astype(np.float64)  # rows, where there are no sums
-    value = measured.center.reshape(measured.center.shape[0], -1)
-    if criterion.measured == "nodes":
-        return replace(tree, value=value, impurity=measured.spread / weight, weighted_n_node_samples=scaled(weight, -exponent))
-    value, weight, impurity = _from_leaves(
-        tree.children_left, tree.children_right, weight, exponent, tree.gain, value, measured.spread, criterion.gain_is_decrease
-    )
-    return replace(tree, value=value, impurity=impurity, weighted_n_node_samples=weight)
+    def _with_values(self, tree: Tree, measured: Measured) -> Tree:
+        """Return a forest's tree with measured values and impurities, and with weights."""
+        sums, exponent, criterion = self.nodes.sums, self.exponents[1], criterion_named(self.plan.rules.criterion)
+        # There are no sums where the numbers of rows suffice.
+        weight = (sums[:, n_sums_of(self.plan) - 1] if sums.shape[1] else tree.n_node_samples).astype(np.float64)
+        value = measured.center.reshape(measured.center.shape[0], -1)
+        if criterion.measured == "nodes":
+            return replace(tree, value=value, impurity=measured.spread / weight, weighted_n_node_samples=scaled(weight, -exponent))
+        value, weight, impurity = _from_leaves(
+            tree.children_left, tree.children_right, weight, exponent, tree.gain, value, measured.spread, criterion.gain_is_decrease
+        )
+        return replace(tree, value=value, impurity=impurity, weighted_n_node_samples=weight)
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
-from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
+from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints, root_words
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import NO_CATEGORIES, BestThreshold, Categories, NodeLimits, RandomThreshold, SplitLimits
@@ -44,20 +44,10 @@ def _scaled_number(x: float, exponent: int) -> float:
 
 def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Categories:
     """Return which columns are categorical and how their categories are ordered; ``smooth`` is in units of the tree's weights."""
-    is_categorical, least, most = _categories_among(
-        rules.categorical, rules.min_samples_category, rules.max_cat_threshold, tuple(ids.tolist())
-    )
-    return Categories(True, is_categorical, smooth, least, most)
-
-
-@lru_cache(maxsize=8)  # the same for all trees of a fit
-def _categories_among(
-    categorical: tuple[int, ...], min_samples: tuple[int, ...], max_threshold: tuple[int, ...], ids: tuple[int, ...]
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
-    of_column = {column: place for place, column in enumerate(categorical)}
-    places = np.array([of_column.get(column, -1) for column in ids], np.int64)
-    least, most = (np.array([*limits, 0], np.int64)[places] for limits in (min_samples, max_threshold))
-    return places >= 0, least, most
+    of_column = {column: place for place, column in enumerate(rules.categorical)}
+    places = np.array([of_column.get(column, -1) for column in ids.tolist()], np.int64)
+    least, most = (np.array([*limits, 0], np.int64)[places] for limits in (rules.min_samples_category, rules.max_cat_threshold))
+    return Categories(True, places >= 0, smooth, least, most)
 
 
 def limited_splits(rules: Rules, n_rows: int) -> int:
@@ -182,11 +172,19 @@ class LimitsOfFit:
         The sums of the nodes.
     ids : ndarray of int32, optional
         The numbers of the columns to be searched. Callers that search no columns omit them.
+
+    Attributes
+    ----------
+    stored : StoredSums
+    criterion : Criterion
+    root_words : ndarray of int64
+        The words of constraints that follow the sums of a root; empty if there are no constraints.
     """
 
     def __init__(self, rules: Rules, stored: StoredSums, ids: NDArray[np.int32] | None = None) -> None:
-        self._rules, self._n_classes, self._targets, self._ids = rules, *stored, ids if rules.categorical else None
-        self._criterion = criterion = criterion_of(rules)
+        self._rules, self.stored, self._ids = rules, stored, ids if rules.categorical else None
+        self.criterion, constraints = criterion_of(rules), constraints_of(rules)
+        self.root_words = np.empty(0, np.int64) if constraints is None else root_words(constraints)
         self._thresholds = RandomThreshold() if rules.random_splits else BestThreshold()
         # As in scikit-learn, a gain that is below the minimum only by a rounding error counts.
         self._min_decrease = rules.min_impurity_decrease - _EPSILON
@@ -196,16 +194,26 @@ class LimitsOfFit:
             0,
             rules.max_features,
             LEFT if rules.by_level else RIGHT,
-            criterion.task != "boosting",
-            not criterion.measured,
+            self.criterion.task != "boosting",
+            not self.criterion.measured,
         )
         self._exponents: tuple[int, int] | None = None
+        self._uses_noise = uses_noise(rules)
+
+    @classmethod
+    def of_plan(cls, plan: ForestPlan | BoostingPlan, ids: NDArray[np.int32]) -> LimitsOfFit:
+        """Return the limits of trees whose nodes have the sums that the plan needs."""
+        return cls(plan.rules, StoredSums.of(plan), ids)
+
+    def noise(self, sums: NDArray[np.int64], a: NDArray[np.int64]) -> float:
+        """Return :func:`noise_of` for a root with these sums, given the targets of all of its rows."""
+        return noise_of(self._rules, a.shape[0], sums, squares_of(self._rules, a)) if self._uses_noise else 0.0
 
     def _scale(self, exponents: tuple[int, int]) -> None:
         """Convert the limits that all trees with these exponents share into the units of sums."""
-        rules, criterion, exponent = self._rules, self._criterion, exponents[1]
+        rules, criterion, exponent = self._rules, self.criterion, exponents[1]
         self._exponents, self._gain_exponent = exponents, criterion.gain_exponent(exponents)
-        value = criterion.for_kernels(self._n_classes, math.ldexp(rules.reg_lambda, exponent))
+        value = criterion.for_kernels(self.stored.n_classes, math.ldexp(rules.reg_lambda, exponent))
         if rules.reg_alpha:
             value = value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0]))
         self._value = _constrained(rules, value)
@@ -234,10 +242,10 @@ class LimitsOfFit:
         rows : ndarray of int64, shape (n_rows, n_targets), optional
             Multi-output targets (:func:`~dtrees.split.criteria.several.value_for_targets`), for callers that read rows.
         """
-        rules, n_classes, targets = self._rules, self._n_classes, self._targets
+        rules, (n_classes, targets) = self._rules, self.stored
         if exponents != self._exponents:
             self._scale(exponents)
-        if targets and self._criterion.by_sums:
+        if targets and self.criterion.by_sums:
             root_weight = int(sums[n_classes or len(targets)])
         else:
             root_weight = int(sums[:n_classes].sum()) if n_classes > 2 else int(sums[1])
@@ -250,7 +258,7 @@ class LimitsOfFit:
         value, noise = self._value, rules.chance * noise
         if targets:  # for which noise is not estimated
             rows = np.empty((0, len(targets)), np.int64) if rows is None else rows
-            value, slope, noise = _constrained(rules, value_for_targets(self._criterion, targets, rows)), 0.0, 0.0
+            value, slope, noise = _constrained(rules, value_for_targets(self.criterion, targets, rows)), 0.0, 0.0
         limits = SplitLimits(
             self._thresholds,
             slope,

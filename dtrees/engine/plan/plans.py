@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from dtrees.tree.tree import Tree
 
+#: The weight of each row, shape (n_rows,); None if all are 1.
+Weights = NDArray[np.float64] | None
 #: The rules that are constraints on columns.
 CONSTRAINTS = ("monotonic", "interactions", "most_columns")
 
@@ -226,7 +228,7 @@ class Loss(Protocol):
     def check(self, target: NDArray) -> None:
         """Raise a ValueError if the loss is not defined for these targets."""
 
-    def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    def initial(self, target: NDArray, weight: Weights) -> NDArray[np.float64]:
         """Return the best constant raw prediction, shape (K,)."""
 
     def for_round(self, target: NDArray, raw: NDArray[np.float64], weight: Any) -> Loss:
@@ -362,7 +364,7 @@ def has_stalled(scores: Sequence[float], patience: int, tol: float) -> bool:
 class Scoring(Protocol):
     """A score of held-out rows that replaces the loss in early stopping. Greater is better."""
 
-    def score(self, target: NDArray, raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+    def score(self, target: NDArray, raw: NDArray[np.float64], weight: Weights) -> float:
         """Return the score of raw predictions, shape (K, n)."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.plans import ForestPlan, Weights
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.elementary import log
@@ -44,9 +44,7 @@ class Drawing(NamedTuple):
     distinct: bool = False
 
 
-def find_drawing(
-    plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, starts: NDArray[np.int64]
-) -> tuple[Drawing, NDArray[np.int64]]:
+def find_drawing(plan: ForestPlan, target: NDArray[Any], weight: Weights, starts: NDArray[np.int64]) -> tuple[Drawing, NDArray[np.int64]]:
     """Return how rows are drawn, and the total of the rows of each group before each of the rows ``starts``, shape (n_groups, n).
 
     Parameters
@@ -96,13 +94,7 @@ class RowDraws:
     """
 
     def __init__(
-        self,
-        drawing: Drawing,
-        seed: int,
-        ranges: NDArray[np.int64],
-        before: NDArray[np.int64],
-        target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
+        self, drawing: Drawing, seed: int, ranges: NDArray[np.int64], before: NDArray[np.int64], target: NDArray[Any], weight: Weights
     ) -> None:
         self._drawing, self._seed, self._n_rows = drawing, hashing.as_seed(seed), target.shape[0]
         self._ranges, self._weight = ranges, weight
@@ -110,25 +102,25 @@ class RowDraws:
         if weight is not None:
             points = np.empty(weight.shape[0], np.int64)
             scale_into(weight, drawing.exponent, points)
-        ends = np.cumsum(ranges[:, 1] - ranges[:, 0])
-        begins = ends - (ranges[:, 1] - ranges[:, 0])
+        ends, by_class = np.cumsum(ranges[:, 1] - ranges[:, 0]), drawing.classes.shape[0] > 0
         chunks, rows, segments, at = [_NONE], [_NONE], [], 0
-        for k in range(before.shape[0]):
-            for start, first, last in zip(before[k].tolist(), begins.tolist(), ends.tolist(), strict=True):
-                own = np.arange(first, last)
-                if drawing.classes.shape[0]:
-                    own = own[(target[first:last] == drawing.classes[k]) & (True if weight is None else weight[first:last] > 0)]
-                sums = np.cumsum(points[own]) if weight is not None else _NONE
-                total = own.shape[0] if weight is None else int(sums[-1]) if own.shape[0] else 0
-                segments.append((start, start + total, at, at + own.shape[0]))
-                chunks.append(start + sums)
-                rows.append(own if drawing.classes.shape[0] else _NONE)
-                at += own.shape[0]
-        self._segments = np.array(segments, np.int64).reshape(before.shape[0], -1, 4)
+        for k, of_group in enumerate(before):
+            own = np.arange(self._n_rows)
+            if by_class:
+                own = np.flatnonzero((target == drawing.classes[k]) & (True if weight is None else weight > 0))
+            bounds = np.searchsorted(own, np.append(0, ends))
+            first, last = bounds[:-1], bounds[1:]
+            sums = np.arange(own.shape[0] + 1) if weight is None else np.append(0, np.cumsum(points[own]))
+            shift = of_group - sums[first]
+            segments.append(np.stack([of_group, shift + sums[last], at + first, at + last], axis=1))
+            chunks.append(_NONE if weight is None else np.repeat(shift, last - first) + sums[1:])
+            rows.append(own if by_class else _NONE)
+            at += own.shape[0]
+        self._segments = np.stack(segments)
         self._ends, self._rows = np.concatenate(chunks), np.concatenate(rows)
 
     @classmethod
-    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> RowDraws:
+    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: Weights) -> RowDraws:
         """Return the draws of all rows; parameters are those of :func:`find_drawing`."""
         drawing, before = find_drawing(plan, target, weight, np.zeros(1, np.int64))
         return cls(drawing, plan.seed, np.array([[0, target.shape[0]]]), before, target, weight)
@@ -201,9 +193,7 @@ def _count(key, n_draws, points, segments, ends, rows, counts):  # type: ignore[
             counts[rows[place] if rows.shape[0] > 0 else place] += 1
 
 
-def combine_weights(
-    weight: NDArray[np.float64] | None, class_weight: tuple[Any, ...] | None, target: NDArray[Any]
-) -> NDArray[np.float64] | None:
+def combine_weights(weight: Weights, class_weight: tuple[Any, ...] | None, target: NDArray[Any]) -> Weights:
     """Multiply the row weights by the class weights, for each target if they are multi-output."""
     if class_weight is None:
         return weight

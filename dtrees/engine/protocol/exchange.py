@@ -108,13 +108,10 @@ class Mailbox:
 
     def take(self, step: Step) -> list[Arrays] | None:
         """Remove and return the arrays that a step awaits, in the order of its senders; return None if some are missing."""
-        keys = step.keys
         with self._lock:
-            payloads = self._payloads
-            for key in keys:
-                if key not in payloads:
-                    return None
-            return [payloads.pop(key).arrays for key in keys]
+            if any(key not in self._payloads for key in step.keys):
+                return None
+            return [self._payloads.pop(key).arrays for key in step.keys]
 
     def missing(self, step: Step) -> list[int]:
         """Return the senders whose payloads for a step are missing."""
@@ -138,21 +135,19 @@ class Grain:
         self._cells += cells
         if flagged * _FAR_TOO_MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
             self._refine()
-            self._flagged = self._cells = 0
 
     def _refine(self) -> None:
         self.current = min(FOLD, self.current + 2)
-        self._trees_as_fine = _TREES_AS_FINE
+        self._trees_as_fine, self._flagged, self._cells = _TREES_AS_FINE, 0, 0
 
     def adapt(self) -> None:
         """Choose the grain for the next tree, by the cells counted since the last choice."""
-        flagged, cells = self._flagged, self._cells
-        self._flagged = self._cells = 0
         self._trees_as_fine -= 1
-        if flagged * _MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
+        if self._flagged * _MUCH_FLAGGED_SHARE > self._cells and self.current < FOLD:
             self._refine()
-        elif flagged * _FLAGGED_SHARE < cells and self.current > 0 and self._trees_as_fine <= 0:
+        elif self._flagged * _FLAGGED_SHARE < self._cells and self.current > 0 and self._trees_as_fine <= 0:
             self.current = max(0, self.current - 2)
+        self._flagged = self._cells = 0
 
 
 @dataclass(frozen=True)
@@ -225,13 +220,9 @@ class Shards:
 
     def step(self, name: str, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
         """Return a step with arrays for the given shards, which waits for the arrays of ``senders``."""
-        once: dict[int, Payload] = {}
-        payloads, serial = {}, next(self.serials)
-        for shard, some in arrays.items():
-            if id(some) not in once:
-                once[id(some)] = Payload(self.fit, self.epoch, serial, name, self.shard, some)
-            payloads[shard] = once[id(some)]
-        return Step(self.fit, self.epoch, serial, name, payloads, senders)
+        about = self.fit, self.epoch, next(self.serials), name
+        once = {id(some): Payload(*about, self.shard, some) for some in arrays.values()}
+        return Step(*about, {shard: once[id(some)] for shard, some in arrays.items()}, senders)
 
     def to_all(self, name: str, arrays: Arrays) -> Step:
         """Return a step that sends the same arrays to all shards and waits for those of all."""
@@ -311,8 +302,7 @@ def side_by_side(
 
 def _joined(steps: Mapping[int, Step], turn: int) -> Step:
     """Combine steps of several programs into one. Its serial number is one of theirs; its name has the turn and their names."""
-    serial = min(step.serial for step in steps.values())
-    fit, epoch = next((step.fit, step.epoch) for step in steps.values())
+    first = min(steps.values(), key=lambda step: step.serial)
     name = f"{turn}: {', '.join(sorted({step.name for step in steps.values()}))}"
     once: dict[tuple[tuple[int, int], ...], Payload] = {}
     payloads = {}
@@ -320,12 +310,11 @@ def _joined(steps: Mapping[int, Step], turn: int) -> Step:
         own = {number: step.payloads[shard] for number, step in steps.items() if shard in step.payloads}
         which = tuple((number, id(payload)) for number, payload in own.items())
         if which not in once:
-            sender = next(payload.sender for payload in own.values())
-            once[which] = Payload(
-                fit, epoch, serial, name, sender, _pack_by_program({number: payload.arrays for number, payload in own.items()})
-            )
+            arrays, one = _pack_by_program({number: payload.arrays for number, payload in own.items()}), next(iter(own.values()))
+            once[which] = one._replace(serial=first.serial, name=name, arrays=arrays)
         payloads[shard] = once[which]
-    return Step(fit, epoch, serial, name, payloads, sorted({sender for step in steps.values() for sender in step.senders}))
+    senders = sorted({sender for step in steps.values() for sender in step.senders})
+    return first._replace(name=name, payloads=payloads, senders=senders)
 
 
 def _pack_by_program(parts: Mapping[int, Arrays]) -> Arrays:

@@ -139,7 +139,7 @@ class RowShard(FitShard):
             self._edges, self._zone_map = edges, own_zone_map(columns, edges, self._threads.map)
         of_rows = columns, self._zone_map, self._edges, shards, self._threads
         if isinstance(plan, BoostingPlan):
-            self.target = BoostingTarget(plan, known, target, weight, self._ranges, n_rows, self._threads)
+            self.target = BoostingTarget(plan, known, target, weight, self._ranges, self._threads)
         else:
             self.target = ForestTarget(plan, known, target, weight, self._ranges)
         self.trees = [RowsInTree(self.target, *of_rows)]

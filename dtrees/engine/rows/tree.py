@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measures
+from dtrees.engine.outcome.ending import TreeOfNodes, measures
 from dtrees.engine.outcome.values import places_of_leaves, pruned
 from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, constraints_of, limited_splits, noise_of
 from dtrees.engine.plan.plans import ForestPlan
@@ -113,7 +113,7 @@ def boosted_tree_steps(shards: Shards, rows: RowsInTree, tree: int, output: int,
     elif plan.separate_steps:
         of_steps = exponents[0], (yield from exponent_of(shards, rows, derived, 2))
         steps = yield from leaf_steps(shards, rows, LeafRows(rows, grown, known), of_steps, plan.rules)
-    return finish_tree(plan, nodes, exponents, grown, steps, learning_rate, noise)[0], known
+    return TreeOfNodes(plan, nodes, exponents, learning_rate, noise).finish(grown, steps)[0], known
 
 
 def forest_tree_steps(shards: Shards, rows: RowsInTree, number: int) -> Steps[Tree]:
@@ -124,7 +124,7 @@ def forest_tree_steps(shards: Shards, rows: RowsInTree, number: int) -> Steps[Tr
     levels = (RandomLevels if plan.rules.random_splits else Levels)(shards, rows, number)
     nodes, tree, known, _ = yield from grow_nodes(levels, derived, exponents, rounded)
     measured = (yield from leaf_means(shards, rows, tree, known)) if measures(plan) else None
-    return finish_tree(plan, nodes, exponents, tree, measured)[0]
+    return TreeOfNodes(plan, nodes, exponents).finish(tree, measured)[0]
 
 
 def _drawn(shards: Shards, rows: RowsInTree, number: int) -> Steps[tuple[list[Derived], tuple[int, int]]]:
@@ -254,7 +254,7 @@ class _Growth:
         start, stop, _ = self._grower.places(divided)
         number_of = dict(zip(zip(start.tolist(), stop.tolist(), strict=True), divided.tolist(), strict=True))
         nodes, _ = pruned(self._grower.arrange(), exponents, plan.rules)
-        tree = draft_tree(plan, nodes, exponents, learning_rate, self._root.noise)
+        tree = TreeOfNodes(plan, nodes, exponents, learning_rate, self._root.noise).draft()
         if plan.rules.categorical:
             tree = tree.with_categories(self._grower.sets.of_tree(nodes.records, plan.rules))
         leaf, first, last, _ = places_of_leaves(nodes.records)
@@ -299,8 +299,8 @@ def grow_sent(rows: RowsInTree, tree: int, root: Root, grower: Grower, nodes: ND
     g = g[order] if several is None else np.arange(n_rows)
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
     columns = ShardColumns(_presort(values, pool, codes), np.arange(n_columns, dtype=np.int32), n_columns)
-    state = TreeState(columns, target.plan, target, pure_by, sums_zones=False)
-    state.open_nodes(tree, root, grower.table.extract(nodes), partition, pure_by, several, rows.threads)
+    state = TreeState(columns, target, pure_by, sums_zones=False)
+    state.open_nodes(tree, root, grower.table.extract(nodes), partition, several, rows.threads)
     return state.grow_nodes(grower.table.start[nodes], grower.origin[nodes], grower.first_splits())[1]
 
 

@@ -93,12 +93,13 @@ def boost(
     start = initial if found is None or by_row else found.initial
     bare = without_checkpoint(plan)
     fit: Fit = executor.begin(bare, start) if isinstance(executor, LocalExecutor) else LastingBoosting(executor, bare, start)
-    recalled = [] if log is None else log.recall()[::-1]
     initial = fit.initial
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
-        _replay(fit, trees)
+        for place, tree in enumerate(trees):
+            fit.replay_tree(tree, place)
     n_known = 0 if found is None else len(found.rounds)
+    recalled = (_trees_found(found, len(rounds)) if found is not None else [] if log is None else log.recall())[::-1]
     scores: list[Scores] = []  # of the new rounds
     decides = plan.n_iter_no_change is not None
     weights = None if plan.dropout is None or evaluation is None else RoundWeights(plan)
@@ -128,13 +129,8 @@ def boost(
     try:
         for number in range(len(rounds), plan.n_rounds):
             round_began = time.perf_counter()
-            if found is not None and number < n_known:
-                rounds.append(found.rounds[number])
-                _replay(fit, rounds[-1])
-                scores.append(_scores_found(found, len(scores)))
-            else:
-                scores.append(_grow_round(fit, plan, number, rounds, log, recalled))
-                _check_converges((scores[0].train, scores[-1].train), plan, initial, (len(previous) + 1, number + 1))
+            scores.append(_grow_round(fit, plan, number, rounds, log, recalled))
+            _check_converges((scores[0].train, scores[-1].train), plan, initial, (len(previous) + 1, number + 1))
             if decides and not plan.holds_out and plan.scoring is None:
                 scores[-1] = scores[-1]._replace(validation=scores[-1].train)
             if weights is not None:
@@ -214,22 +210,20 @@ def _changed(weights: RoundWeights, rounds: Rounds) -> list[Tree]:
     return [tree for round_, old in pairs for tree in weighted(rounds[round_], weights.weights[round_] - old)]
 
 
-def _scores_found(found: BoostingResult, number: int) -> Scores:
-    """Return the scores of a round restored from a checkpoint."""
-    validation = found.validation_score[number] if found.validation_score.shape[0] else math.nan
-    outside = found.out_of_bag[number].tolist() if found.out_of_bag.shape[0] else []
-    return Scores(float(found.train_score[number]), float(validation), *outside)
-
-
-def _replay(fit: Fit, trees: Sequence[Tree]) -> None:
-    for place, tree in enumerate(trees):
-        fit.replay_tree(tree, place)
+def _trees_found(found: BoostingResult, n_previous: int) -> list[tuple[Tree, Scores]]:
+    """Return the trees restored from a checkpoint, without those of previous rounds, each with the scores of its round."""
+    trees = []
+    for number, (grown, train) in enumerate(zip(found.rounds[n_previous:], found.train_score.tolist(), strict=True)):
+        validation = float(found.validation_score[number]) if found.validation_score.shape[0] else math.nan
+        outside = found.out_of_bag[number].tolist() if found.out_of_bag.shape[0] else []
+        trees += [(tree, Scores(train, validation, *outside)) for tree in grown]
+    return trees
 
 
 def _grow_round(
     fit: Fit, plan: BoostingPlan, number: int, rounds: list[list[Tree]], log: TreeLog | None, recalled: list[tuple[Tree, Scores]]
 ) -> Scores:
-    """Add a round; return its scores. Trees restored from the log (``recalled``, from last to first) are replayed instead of grown."""
+    """Add a round; return its scores. Restored trees (``recalled``, from last to first) are replayed instead of grown."""
     n_trees = plan.trees_per_round
     grown, scores = [], NO_SCORES
     for place in range(n_trees):

@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress, watch
+from dtrees.engine.plan.plans import BoostingPlan, Callback, FitInterrupted, ForestPlan, ForestResult, Progress, Weights, watch
 from dtrees.engine.protocol.exchange import Shards, alone
 from dtrees.engine.protocol.messages import NO_SCORES, Scores
 from dtrees.engine.shard.shard import Shard
@@ -66,9 +66,7 @@ class LocalExecutor:
         Number of trees that grow side by side and share the threads.
     """
 
-    def __init__(
-        self, columns: AnyColumns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int, n_trees: int = 1
-    ) -> None:
+    def __init__(self, columns: AnyColumns, target: NDArray[Any], weight: Weights, n_threads: int, n_trees: int = 1) -> None:
         self._n_trees = n_trees
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
@@ -103,7 +101,7 @@ class LocalExecutor:
 def grow_forest(
     columns: AnyColumns | Callable[[], AnyColumns],
     target: NDArray[Any],
-    weight: NDArray[np.float64] | None,
+    weight: Weights,
     plan: ForestPlan,
     first: int,
     last: int,
@@ -148,9 +146,9 @@ def grow_forest(
     finished: dict[int, Tree] = {}
     lock = threading.Lock()
 
-    def grow(number: int) -> Tree | None:
+    def grow(number: int) -> None:
         if stopped.is_set():
-            return None
+            return
         index = free.pop()  # list.pop and append are atomic
         try:
             tree = alone(shard.grow_of_forest(number, index))
@@ -164,7 +162,11 @@ def grow_forest(
             finished[number] = tree
             if callback is not None and callback(Progress(len(finished), n_trees, time.perf_counter() - began)):
                 stopped.set()
-        return tree
+
+    def done() -> list[Tree]:
+        """Return the trees up to the first unfinished one."""
+        with lock:
+            return [finished[number] for number in takewhile(finished.__contains__, range(first, last))]
 
     watch(callback, lambda: ForestResult([tree for _, tree in sorted(finished.items())]))
     try:
@@ -172,13 +174,9 @@ def grow_forest(
         if last_tree and not plan.rules.categorical:  # sets of categories are found from the columns
             shard.trees[0].when_found = shard.give_up_columns
         with Threads(side_by_side) as threads:
-            grown = threads.map(grow, range(first, last), give_up=shard.give_up)
+            threads.map(grow, range(first, last), give_up=shard.give_up)
     except KeyboardInterrupt as error:
-        with lock:
-            done = list(takewhile(lambda tree: tree is not None, map(finished.get, range(first, last))))
-        raise FitInterrupted(ForestResult(cast(list[Tree], done))) from error
+        raise FitInterrupted(ForestResult(done())) from error
     finally:
         shard.close()
-    # A stopped fit retains the trees up to the first unfinished one.
-    trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
-    return ForestResult(trees, *(shard.count_votes() if plan.out_of_bag else ()))
+    return ForestResult(done(), *(shard.count_votes() if plan.out_of_bag else ()))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures, put_in_order
+from dtrees.engine.outcome.ending import TreeOfNodes, measure_leaves, measure_nodes, measures, put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import places_of_leaves
 from dtrees.engine.plan.node_limits import criterion_of, n_sums_of, noise_of, scaled, squares_of
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules, Weights
 from dtrees.engine.protocol.messages import Measured
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
@@ -88,30 +88,91 @@ def _followed(target: NDArray[np.int64]) -> NDArray[np.int64]:
     return target
 
 
-def _with_new_values(
-    plan: ForestPlan | BoostingPlan,
-    decay: float,
-    tree: Tree,
-    placed: _Placed,
-    prepared: Prepared,
-    measured: NDArray[np.float64] | Measured | None,
-) -> Tree:
-    """Return a tree with new values in nodes with rows, mixed with the share ``decay`` of the previous ones; see :func:`finish_tree`."""
-    if decay == 1.0:
-        return tree
-    monotonic, rate = plan.rules.monotonic, plan.shrinkage if isinstance(plan, BoostingPlan) else 1.0
-    plan = replace(plan, rules=replace(plan.rules, monotonic=()))
-    nodes, exponents, noise = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents, 0.0
-    if plan.rules.split_shrinkage and placed.rows.shape[0]:
-        placed.records["gain"] = _gains(nodes, exponents, plan.rules)
-        noise = noise_of(plan.rules, placed.rows.shape[0], nodes.sums[0], squares_of(plan.rules, prepared.g[placed.rows]))
-    draft = draft_tree(plan, nodes, exponents, rate, noise)
-    found = finish_tree(plan, nodes, exponents, draft, measured, rate, noise)[0].value[placed.at]
-    mixed = decay * tree.value + (1.0 - decay) * found if decay else found
-    made = replace(tree, value=np.where(placed.at[:, np.newaxis] < 0, tree.value, mixed))
-    if monotonic:
-        put_in_order(made, monotonic, measured=isinstance(plan, BoostingPlan) and measured is not None)
-    return made
+class Refit(NamedTuple):
+    """New values, computed on other rows, for the nodes of trees.
+
+    Attributes
+    ----------
+    plan : ForestPlan or BoostingPlan
+    leaves_of : callable
+    target, weight : ndarray
+        Of these rows; ``weight`` may be None.
+    decay : float
+        The weight of the previous values.
+    n_threads : int
+    """
+
+    plan: ForestPlan | BoostingPlan
+    leaves_of: LeavesOf
+    target: NDArray[Any]
+    weight: Weights
+    decay: float
+    n_threads: int
+
+    def boosted(self, groups: tuple[tuple[Tree, ...], ...], initial: NDArray[np.float64]) -> tuple[list[list[Tree]], NDArray[np.float64]]:
+        """Return boosted trees with new values, by output, and the mean loss after each round.
+
+        The gradients of a round are taken at the predictions of the refitted earlier rounds. ``initial`` is the initial raw prediction,
+        shape (K,) or (K, n_rows).
+        """
+        plan, (made, scores) = cast(BoostingPlan, self.plan), ([list(group) for group in groups], list[float]())
+        with Threads(self.n_threads) as threads:
+            rows = BoostingTarget.of_table(plan, self.target, self.weight, initial, threads)
+            for i, output, leaf in self._by_rounds(len(groups[0]), len(groups)):
+                tree, number = groups[output][i], i * len(groups) + output
+                prepared, placed = rows.start(number, output), _Placed.of(tree, leaf, rows.in_sample)
+                _, start, stop, _ = places_of_leaves(placed.records)
+                measured = rows.measure_leaves(output, placed.rows, start, stop) if measures(plan) else None
+                made[output][i] = tree = self._with_new_values(tree, placed, prepared, measured)
+                of_leaf = tree.value[(tree.children_left < 0) & (placed.at >= 0), 0]
+                rows.add_leaves(output, placed.rows, start, of_leaf)
+                if (number + 1) % plan.trees_per_round == 0:
+                    scores.append(scores_of([rows.losses(0, self.target.shape[0])]).train)
+        return made, np.array(scores)
+
+    def forest(self, trees: tuple[Tree, ...]) -> list[Tree]:
+        """Return the trees of a forest, or a single tree, with new values."""
+        plan = cast(ForestPlan, self.plan)
+        rows, criterion, made = ForestTarget.of_table(plan, self.target, self.weight), criterion_of(plan.rules), list[Tree]()
+        prepared = rows.start(0, 0)
+        with Threads(self.n_threads) as threads:
+            for number, _, leaf in self._by_rounds(len(trees), 1):
+                placed, measured = _Placed.of(trees[number], leaf, rows.in_sample), None
+                if criterion.measured:
+                    h = prepared.h[placed.rows if prepared.h.shape[0] else placed.rows[:0]]
+                    in_order = RowPartition(placed.rows, prepared.g[placed.rows], h)
+                    if criterion.measured == "leaves":
+                        measured = measure_leaves(in_order, rows.by_target, criterion, *places_of_leaves(placed.records)[1:3], threads)
+                    else:
+                        measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, placed.records)
+                made.append(self._with_new_values(trees[number], placed, prepared, measured))
+        return made
+
+    def _by_rounds(self, n_rounds: int, n_outputs: int) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+        """Yield the leaves of rows in each tree, with its number for its output and its output, in the order of growth."""
+        step = max(1, _MOST_LEAVES // (self.target.shape[0] * n_outputs))
+        for first in range(0, n_rounds, step):
+            leaves = self.leaves_of(first, min(first + step, n_rounds))
+            for i in range(leaves.shape[1]):
+                yield first + i // n_outputs, i % n_outputs, leaves[:, i]
+
+    def _with_new_values(self, tree: Tree, placed: _Placed, prepared: Prepared, measured: NDArray[np.float64] | Measured | None) -> Tree:
+        """Return a tree with new values in nodes with rows, mixed with the previous ones; see :meth:`.TreeOfNodes.finish`."""
+        if self.decay == 1.0:
+            return tree
+        boosts, monotonic = isinstance(self.plan, BoostingPlan), self.plan.rules.monotonic
+        plan = replace(self.plan, rules=replace(self.plan.rules, monotonic=()))
+        nodes, exponents, noise = Nodes(placed.records, placed.sums(_amounts(plan, prepared))), prepared.exponents, 0.0
+        if plan.rules.split_shrinkage and placed.rows.shape[0]:
+            placed.records["gain"] = _gains(nodes, exponents, plan.rules)
+            noise = noise_of(plan.rules, placed.rows.shape[0], nodes.sums[0], squares_of(plan.rules, prepared.g[placed.rows]))
+        of_nodes = TreeOfNodes(plan, nodes, exponents, plan.shrinkage if isinstance(plan, BoostingPlan) else 1.0, noise)
+        found = of_nodes.finish(of_nodes.draft(), measured)[0].value[placed.at]
+        mixed = self.decay * tree.value + (1.0 - self.decay) * found if self.decay else found
+        made = replace(tree, value=np.where(placed.at[:, np.newaxis] < 0, tree.value, mixed))
+        if monotonic:
+            put_in_order(made, monotonic, measured=boosts and measured is not None)
+        return made
 
 
 def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np.float64]:
@@ -132,85 +193,6 @@ def _gains(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> NDArray[np
             d, square = g[left] * b - g[right] * a, g[inner] ** 2
             gains[inner] = d * d / (a * b) / both + (square / both - square / (h[inner] + penalty))
     return np.nan_to_num(gains)
-
-
-def _by_rounds(n_rows: int, n_rounds: int, n_outputs: int, leaves_of: LeavesOf) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
-    """Yield the leaves of rows in each tree, with its number for its output and its output, in the order of growth."""
-    step = max(1, _MOST_LEAVES // (n_rows * n_outputs))
-    for first in range(0, n_rounds, step):
-        leaves = leaves_of(first, min(first + step, n_rounds))
-        for i in range(leaves.shape[1]):
-            yield first + i // n_outputs, i % n_outputs, leaves[:, i]
-
-
-def refit_boosting(
-    plan: BoostingPlan,
-    groups: tuple[tuple[Tree, ...], ...],
-    initial: NDArray[np.float64],
-    leaves_of: LeavesOf,
-    target: NDArray[Any],
-    weight: NDArray[np.float64] | None,
-    decay: float,
-    n_threads: int,
-) -> tuple[list[list[Tree]], NDArray[np.float64]]:
-    """Return boosted trees with new values, by output, and the mean loss after each round.
-
-    The gradients of a round are taken at the predictions of the refitted earlier rounds.
-
-    Parameters
-    ----------
-    plan : BoostingPlan
-    groups : tuple of tuple of Tree
-        Trees by output.
-    initial : ndarray of float64, shape (K,) or (K, n_rows)
-        The initial raw prediction.
-    leaves_of : callable
-    target, weight : ndarray
-    decay : float
-        The weight of the previous values.
-    n_threads : int
-    """
-    made, scores = [list(group) for group in groups], []
-    with Threads(n_threads) as threads:
-        rows = BoostingTarget.of_table(plan, target, weight, initial, threads)
-        for i, output, leaf in _by_rounds(target.shape[0], len(groups[0]), len(groups), leaves_of):
-            tree, number = groups[output][i], i * len(groups) + output
-            prepared, placed = rows.start(number, output), _Placed.of(tree, leaf, rows.in_sample)
-            _, start, stop, _ = places_of_leaves(placed.records)
-            measured = rows.measure_leaves(output, placed.rows, start, stop) if measures(plan) else None
-            made[output][i] = tree = _with_new_values(plan, decay, tree, placed, prepared, measured)
-            of_leaf = tree.value[(tree.children_left < 0) & (placed.at >= 0), 0]
-            rows.add_leaves(output, placed.rows, start, of_leaf)
-            if (number + 1) % plan.trees_per_round == 0:
-                scores.append(scores_of([rows.losses(0, target.shape[0])]).train)
-    return made, np.array(scores)
-
-
-def refit_forest(
-    plan: ForestPlan,
-    trees: tuple[Tree, ...],
-    leaves_of: LeavesOf,
-    target: NDArray[Any],
-    weight: NDArray[np.float64] | None,
-    decay: float,
-    n_threads: int,
-) -> list[Tree]:
-    """Return the trees of a forest, or a single tree, with new values; parameters are those of :func:`refit_boosting`."""
-    rows, criterion = ForestTarget.of_table(plan, target, weight), criterion_of(plan.rules)
-    prepared = rows.start(0, 0)
-    made = []
-    with Threads(n_threads) as threads:
-        for number, _, leaf in _by_rounds(target.shape[0], len(trees), 1, leaves_of):
-            placed, measured = _Placed.of(trees[number], leaf, rows.in_sample), None
-            if criterion.measured:
-                h = prepared.h[placed.rows if prepared.h.shape[0] else placed.rows[:0]]
-                in_order = RowPartition(placed.rows, prepared.g[placed.rows], h)
-                if criterion.measured == "leaves":
-                    measured = measure_leaves(in_order, rows.by_target, criterion, *places_of_leaves(placed.records)[1:3], threads)
-                else:
-                    measured = measure_nodes(in_order, rows.by_target, prepared.targets, criterion, placed.records)
-            made.append(_with_new_values(plan, decay, trees[number], placed, prepared, measured))
-    return made
 
 
 def _amounts(plan: ForestPlan | BoostingPlan, prepared: Prepared) -> Iterator[NDArray[np.int64]]:

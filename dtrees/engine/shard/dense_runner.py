@@ -26,20 +26,8 @@ from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS, search_tiny
 from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
 from dtrees.split.grow.subtree import Task
-from dtrees.split.grow.work_pool import (
-    Opening,
-    Roots,
-    WorkPool,
-    begin,
-    begin_level,
-    give_up,
-    grown,
-    make_work_pool,
-    opening,
-    wait_for_work_pool,
-)
-from dtrees.split.node.limits import RandomThreshold, limits_for_thread
-from dtrees.split.node.limits import most_nodes as most_nodes_of
+from dtrees.split.grow.work_pool import Opening, WorkPool, begin, begin_level, give_up, grown, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.node.limits import RandomThreshold, limits_for_thread, most_nodes
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
@@ -61,27 +49,23 @@ class SubtreeRunner(Runner):
     """Threads that grow subtrees of dense tables, and their buffers."""
 
     def __init__(self, columns: Columns, threads: Threads, by_turns: bool = False) -> None:
+        super().__init__(columns, threads, by_turns)
         self._columns = columns
         self._awaited: list[Wanted] = []  # kernels that a helper compiles
-        super().__init__(columns, threads, by_turns)
-
-    def forget(self) -> None:
-        """Free all buffers."""
-        super().forget()
-        self._made_for: tuple[Any, ...] = ()
         self._kind: tuple[Any, ...] = ()
         self._pool: NDArray[np.int32] | None = None
         self._work_pool: WorkPool | None = None
         self._work_pool_size: tuple[int, ...] = ()
         self._opening: Opening
-        self._tasks: list[Task] = []
         self._task_size: tuple[int, ...] = ()
         self._methods: Methods | None = None
         self._control: NDArray[np.int64] | None = None
 
-    def _forget_scratch(self) -> None:
-        super()._forget_scratch()
-        self._tasks, self._made_for = [], ()
+    def forget(self) -> None:
+        """Free scratch space, and the buffers that refer to it."""
+        super().forget()
+        self._tasks: list[Task] = []
+        self._made_for: tuple[Any, ...] = ()
 
     def grow(self, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`Runner.grow`.
@@ -129,7 +113,7 @@ class SubtreeRunner(Runner):
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
         """Return the kernel that grows nodes, with its arguments; None while a helper compiles its kernels."""
         context, roots, block_rows, share_rows, find_sums, slots, _, is_plain = assignment
-        self._allocate(context, roots, block_rows, share_rows, find_sums is not None, slots is not None)
+        self._allocate(assignment)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context))
         assert self._work_pool is not None
@@ -166,19 +150,17 @@ class SubtreeRunner(Runner):
         if self._control is not None:
             give_up(self._control)
 
-    def _allocate(
-        self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool, is_level: bool = False
-    ) -> None:
+    def _allocate(self, assignment: Assignment) -> None:
         """Allocate buffers that are large enough for the nodes to be grown."""
-        limits, stops, places = context.limits, context.stops, roots.places
+        context, roots, block_rows, share_rows, find_sums, slots, _, _ = assignment
+        limits, stops, places, is_level = context.limits, context.stops, roots.places, slots is not None
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
-        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, limits.categories.some)
+        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), find_sums is not None, limits.categories.some)
         wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind, is_level)
         if wanted == self._made_for and context.pool is self._pool:
             return
         sizes = [in_stop - start for start, in_stop, _, _ in places]
-        most_nodes = most_nodes_of.py_func
-        n_nodes = [1 if is_level else most_nodes(stops, limits, in_stop - start, depth) for start, in_stop, _, depth in places]
+        n_nodes = [1 if is_level else most_nodes.py_func(stops, limits, in_stop - start, depth) for start, in_stop, _, depth in places]
         most_shared = last = 0
         if is_level:
             most_shared = len(places)

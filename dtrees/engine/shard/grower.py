@@ -20,11 +20,13 @@ from dtrees.engine.protocol.nodes import DelegatedNodes, Splits, join_subtrees
 from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.criteria.parts import node_weights
 from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, origins, rank_splits
+from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits, may_be_split
 from dtrees.split.node.records import CONSTANT, NODE, SPLIT, Candidates, Nodes, best_by_node, empty_candidates
 from dtrees.split.numbers.hashing import LEFT, RIGHT, mix_each
 from dtrees.tree.category_sets import CategorySets
 
+_NOTHING = np.empty(0, np.int64)
 #: Where the rows in sample of nodes end, and where all of their rows end.
 Stops = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -74,14 +76,18 @@ class NodeTable:
             getattr(one, name)[mine] = getattr(self, name)[nodes]
         return one
 
+    def roots(self, nodes: NDArray[np.int64], origin: NDArray[Any], depth: NDArray[np.int64] | None = None) -> Roots:
+        """Return nodes as roots of subtrees to be grown; ``depth`` replaces their depths."""
+        arrays = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.depth[nodes] if depth is None else depth
+        places = list(zip(*(array.tolist() for array in arrays), strict=True))
+        return Roots(places, self.path[nodes], self.sums[nodes], origin)
+
     def reserve(self, n: int) -> None:
         """Allocate ``n`` nodes."""
         size = self.start.shape[0]
         if n > size:
             for name, array in vars(self).items():
-                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
-                larger[:size] = array
-                setattr(self, name, larger)
+                setattr(self, name, _enlarge(array, max(n, 2 * size)))
 
 
 class KnownSets:
@@ -163,10 +169,10 @@ class Grower:
         # Only if leaves are limited: the origin of each node, and the rank of its split, if it has one.
         self.origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
         self.origin[:1] = origins(1)
-        self._found = empty_candidates(64, table.sums.shape[1])
-        self._pending: list[int] = []  # nodes with a split
+        self._pending: list[tuple[NDArray[np.int64], Candidates]] = []  # nodes with a split, and these
         self._subtrees: dict[int, Nodes] = {}
         self.to_grow: list[int] = []
+        self._dealt = _NOTHING, _NOTHING  # nodes and their shards
         self.sets, self.outside = KnownSets(), list[tuple[NDArray[Any], NDArray[np.uint32]]]()
         self._set_leaf(np.zeros(1, np.int64))
         self.to_search = self._sort_out(np.zeros(1, np.int64))
@@ -181,7 +187,6 @@ class Grower:
         size = self._rank.shape[0]
         if n > size:
             n = max(n, 2 * size)
-            self._found = Candidates(*(_enlarge(array, n) for array in self._found))
             self._records, self.origin, self._rank = (_enlarge(array, n) for array in (self._records, self.origin, self._rank))
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -199,17 +204,16 @@ class Grower:
 
         As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn are constant in the node.
         """
-        for mine, theirs in zip(self._found, found, strict=True):
-            mine[nodes] = theirs
         status = found.records["status"]
-        split = nodes[status == SPLIT]
-        self._pending.extend(split.tolist())
+        is_split = status == SPLIT
+        split, found = nodes[is_split], found.take(is_split)
+        self._pending.append((split, found))
         if self._most_splits:
-            gains, ranks = self._found.records["gain"][split], np.empty(split.shape[0])
+            gains, ranks = np.ascontiguousarray(found.records["gain"]), np.empty(split.shape[0])
             self._n_first = rank_splits(self._first, self._n_first, split, self.origin[split], gains, ranks)
             self._rank[split] = ranks
         if self.n_drawn >= self._n_columns:
-            return np.empty(0, np.int64)
+            return _NOTHING
         return nodes[status == CONSTANT]
 
     @property
@@ -219,16 +223,17 @@ class Grower:
 
     def choose(self) -> Splits | None:
         """Return the next splits to apply and number their children, or return None if the tree is complete."""
-        node = np.array(sorted(self._pending), np.int64)
-        self._pending = []
+        pending, self._pending = self._pending, []
+        node = np.concatenate([_NOTHING, *(nodes for nodes, _ in pending)])
+        order = np.argsort(node)
         if self._most_splits:
-            node = node[are_first(self._first, self._n_first, node, self._rank[node])]
-        if not node.shape[0]:
+            order = order[are_first(self._first, self._n_first, node[order], self._rank[node[order]])]
+        if not order.shape[0]:
             return None
+        node, found, left_sums = node[order], *(np.concatenate(of)[order] for of in zip(*(some for _, some in pending), strict=True))
         left = self.n_nodes + 2 * np.arange(node.shape[0])
         self.n_nodes += 2 * node.shape[0]
         self._reserve(self.n_nodes)
-        found, left_sums = self._found.records[node], self._found.left[node]
         splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"])
         records, table, right = self._records, self.table, left + 1
         records["left"][node], records["right"][node] = left, right
@@ -282,10 +287,20 @@ class Grower:
         nodes = np.array(self.to_grow, np.int64)
         sizes = self.about(nodes)[0]
         order = np.argsort(-sizes, kind="stable")
-        nodes, shard = nodes[order], (first + np.arange(nodes.shape[0]) * (not to_one)) % n_shards
+        nodes, shard = self._dealt = nodes[order], (first + np.arange(nodes.shape[0]) * (not to_one)) % n_shards
         cuts = np.flatnonzero(np.diff(np.cumsum(sizes[order]) // max(1, most_rows))) + 1
         batches = zip(np.split(nodes, cuts), np.split(shard, cuts), strict=True)
         return [[some[of_shard == i] for i in range(n_shards)] for some, of_shard in batches]
+
+    def growers_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        """Return the shard that got the node above each leaf, which starts at ``start``; ``otherwise`` if no shard got one."""
+        nodes, shard = self._dealt
+        if not nodes.shape[0]:
+            return np.full(start.shape[0], otherwise)
+        first, _, stop = self.places(nodes)
+        order = np.argsort(first)
+        node = order[np.searchsorted(first[order], start, side="right") - 1]
+        return np.where((first[node] <= start) & (start < stop[node]), shard[node], otherwise)
 
     def attach(self, nodes: list[int], subtrees: list[Nodes]) -> None:
         """Insert subtrees grown elsewhere, each in place of a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,7 @@ def mark_by_threshold(
     offsets = bounds_of(n_bytes)
     marks = RouteBits(np.empty(offsets[-1], np.uint8), offsets)
     n_bytes[by_set] = 0
-    tasks = _chunks_of(n_bytes, marks, threads)
-    share_by_column(
-        threads, columns.codes, splits.column[tasks[:, 0]],
-        lambda queue, _, own: mark_many(queue, own, columns, splits, rows, marks),
-        [tasks], others=[columns.words], most=1 + marks.bits.shape[0] * 8 // THREAD_ROWS,
-    )  # fmt: skip
+    _mark(threads, columns, splits.column, n_bytes, marks, lambda queue, _, own: mark_many(queue, own, columns, splits, rows, marks))
     return marks
 
 
@@ -45,19 +41,21 @@ def mark_by_set(
 ) -> None:
     """Set the bits of the rows that splits with one of these sets of categories send left."""
     n_bytes, side = np.diff(marks.offsets)[sets.node], np.empty((threads.n_threads, int(np.diff(columns.offsets).max()) + 1), np.uint8)
-    tasks = _chunks_of(n_bytes, marks, threads)
-    share_by_column(
-        threads, columns.codes, splits.column[sets.node[tasks[:, 0]]],
-        lambda queue, thread, own: mark_by_sets(queue, own, sets, splits, columns, rows, side[thread], marks),
-        [tasks], others=[columns.words], most=1 + int(n_bytes.sum()) * 8 // THREAD_ROWS,
-    )  # fmt: skip
+
+    def mark(queue: NDArray[np.int64], thread: int, own: NDArray[np.int64]) -> None:
+        mark_by_sets(queue, own, sets, splits, columns, rows, side[thread], marks)
+
+    _mark(threads, columns, splits.column[sets.node], n_bytes, marks, mark)
 
 
-def _chunks_of(n_bytes: NDArray[np.int64], marks: RouteBits, threads: Threads) -> NDArray[np.int64]:
-    """Return tasks for these numbers of bytes of bits: the index of a number, and the first and last of its bytes."""
+def _mark(
+    threads: Threads, columns: AnyColumns, column: NDArray[Any], n_bytes: NDArray[np.int64], marks: RouteBits, mark: Callable[..., None]
+) -> None:
+    """Have threads set numbers of bytes of bits, each by a column; a task has the index of a number, and the first and last byte."""
     step = max(ROUTE_BYTES, marks.bits.shape[0] // (2 * threads.n_threads) + 1)
     chunks = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-    return np.array(chunks, np.int64).reshape(-1, 3)
+    tasks, most = np.array(chunks, np.int64).reshape(-1, 3), 1 + int(n_bytes.sum()) * 8 // THREAD_ROWS
+    share_by_column(threads, columns.codes, column[tasks[:, 0]], mark, [tasks], others=[columns.words], most=most)
 
 
 def divide_rows(

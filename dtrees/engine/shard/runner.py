@@ -146,12 +146,8 @@ class Runner(ABC):
             raise GivenUp("these nodes were given up")
 
     def forget(self) -> None:
-        """Free all buffers."""
+        """Free scratch space, and the buffers that refer to it."""
         self._scratch: list[Scratch] = []
-
-    def _forget_scratch(self) -> None:
-        """Free scratch space and the buffers that refer to it."""
-        self._scratch = []
 
     def forget_nodes(self) -> None:
         """Clear what scratch space has about nodes, before another tree."""
@@ -167,7 +163,7 @@ class Runner(ABC):
         """
         first = self._scratch[0] if self._scratch else None
         if first is not None and (first.keys.shape[0] <= n_rows or (first.groups.code.shape[0] > 2) != categories):
-            self._forget_scratch()
+            self.forget()
         self._make = make
         self._scratch_up_to(thread, n_rows)
         return self._scratch[thread]

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.ending import checksum
 from dtrees.engine.outcome.scoring import shares_of
 from dtrees.engine.outcome.values import places_of_leaves
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Weights
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.exchange import Mailbox, Program, Shards, Steps, side_by_side
 from dtrees.engine.shard.node_search import ShardColumns
@@ -64,7 +64,7 @@ class FitShard(ABC):
     shards: Shards
     target: ForestTarget | BoostingTarget
 
-    def __init__(self, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int) -> None:
+    def __init__(self, target: NDArray[Any], weight: Weights, n_threads: int) -> None:
         # Arrays from another process may be unaligned, which kernels do not support.
         self._table = (plain(target.T).T, None if weight is None else plain(weight))
         self._threads = Threads(n_threads)
@@ -178,7 +178,7 @@ class Shard(FitShard):
         column_ids: NDArray[np.int32],
         n_columns_total: int,
         target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
+        weight: Weights,
         n_threads: int = 1,
     ) -> None:
         super().__init__(target, weight, n_threads)
@@ -201,7 +201,7 @@ class Shard(FitShard):
         columns, n_side_by_side = self._columns.columns, self.shards.n_side_by_side
         turns, n_trees = bool(n_side_by_side), n_side_by_side or n_whole
         # The zone sums of one tree take as much memory as everything else of many trees.
-        fit = self._columns, self.shards.plan, self.target, self._table[0], not turns
+        fit = self._columns, self.target, self._table[0], not turns
         self.trees = [TreeState(*fit) for _ in range(n_trees)]
         n_runners = min(n_trees, self._threads.n_threads)
         alone = n_trees == 1 and not turns

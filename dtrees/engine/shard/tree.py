@@ -21,15 +21,14 @@ The single shard with all columns takes no steps, and grows the tree by one call
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.ending import draft_tree, finish_tree, measure_leaves, measure_nodes, measures
+from dtrees.engine.outcome.ending import TreeOfNodes, measure_leaves, measure_nodes, measures
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, pruned, splits_of_categories
-from dtrees.engine.plan.node_limits import constraints_of, criterion_of, n_sums_of, subtree_rows
+from dtrees.engine.plan.node_limits import criterion_of, subtree_rows
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps, alone
 from dtrees.engine.protocol.messages import Measured, Root, ShardsDisagree
@@ -42,14 +41,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import merge_rows, origins
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.records import Nodes
-from dtrees.split.policy import (
-    DELEGATED_COLUMNS,
-    DELEGATED_PARTS,
-    FOREST_BYTES_PER_ROW,
-    FOREST_MIN_BYTES,
-    MOST_TREES_SIDE_BY_SIDE,
-    SHARED_CELLS,
-)
+from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
@@ -116,11 +108,12 @@ def _finish(
     if merged and _needs_order(plan):
         for leaves in merged:
             merge_rows(rows.rows, *leaves)
-    tree = draft_tree(plan, nodes, root.exponents, learning_rate, root.noise)
+    of_nodes = TreeOfNodes(plan, nodes, root.exponents, learning_rate, root.noise)
+    tree = of_nodes.draft()
     if plan.rules.categorical:
         tree = tree.with_categories((yield from _find_sets(shards, rows, nodes, growth)))
     measured = (yield from _measure(shards, rows, identity, nodes, growth)) if measures(plan) else None
-    tree, said = finish_tree(plan, nodes, root.exponents, tree, measured, learning_rate, root.noise)
+    tree, said = of_nodes.finish(tree, measured)
     return GrownTree(tree, nodes.records, said)
 
 
@@ -154,8 +147,6 @@ class _Growth:
     def __init__(self, shards: Shards, rows: TreeState, number: int) -> None:
         self._shards, self._rows, self._number = shards, rows, number
         self.grower = rows.make_grower()
-        # Places and shards of the nodes that one shard has grown, ascending.
-        self._start = self._stop = self._shard = _NOTHING
 
     def grow(self) -> Steps[Nodes]:
         """Grow all nodes; return them in preorder."""
@@ -190,14 +181,8 @@ class _Growth:
         """Have small nodes grown to their ends by one shard each."""
         shards, grower = self._shards, self.grower
         to_one = criterion_named(shards.plan.rules.criterion).measured == "nodes"  # one shard needs all rows to measure medians
-        batches = grower.deal(self._number, shards.n_shards, _rows_at_once(shards), to_one)
-        for groups in batches:
+        for groups in grower.deal(self._number, shards.n_shards, _rows_at_once(shards), to_one):
             yield from self._grow_delegated(groups)
-        nodes = np.concatenate([_NOTHING, *(group for groups in batches for group in groups)])
-        shard = np.repeat(np.tile(shards.everyone, len(batches)), [group.shape[0] for groups in batches for group in groups])
-        start, _, stop = grower.places(nodes)
-        order = np.argsort(start)
-        self._start, self._stop, self._shard = start[order], stop[order], shard[order]
 
     def _grow_delegated(self, groups: list[NDArray[np.int64]]) -> Steps[None]:
         """Have each shard grow some nodes to their ends."""
@@ -208,13 +193,6 @@ class _Growth:
         own = rows.grow_delegated(mine, [one for (one,) in sent]) if mine.shape[0] else NO_SUBTREES
         for group, grown in zip(groups, (yield from shards.gather("subtrees", own)), strict=True):
             self.grower.attach_delegated(group, grown)
-
-    def growers_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
-        """Return the shard that grew the subtree of each leaf, ``otherwise`` for leaves that all shards know."""
-        if not self._start.shape[0]:
-            return np.full(start.shape[0], otherwise)
-        node = np.searchsorted(self._start, start, side="right") - 1
-        return np.where((node >= 0) & (start < self._stop[node]), self._shard[node], otherwise)
 
 
 def mark_steps(shards: Shards, rows: TreeState, splits: Splits, sets: CategorySets | None = None) -> Steps[RouteBits]:
@@ -267,7 +245,7 @@ def _measure(
         return (yield from shards.of_one("leaves", one, lambda: rows.boosting.measure_leaves(output, rows.rows.rows, start, in_stop)))
     if shards.n_shards == 1 or growth is None:
         return measure_leaves(rows.rows, rows.labels, criterion, start, in_stop, threads)
-    knows, n_values = growth.growers_of(start, one), plan.n_values
+    knows, n_values = growth.grower.growers_of(start, one), plan.n_values
     mine = knows == shards.shard
     replies = yield from shards.gather("leaves", measure_leaves(rows.rows, rows.labels, criterion, start[mine], in_stop[mine], threads))
     mean, spread = np.empty((start.shape[0], n_values)), np.empty(start.shape[0])
@@ -303,46 +281,3 @@ def replay_steps(shards: Shards, rows: TreeState, tree: Tree, place: int) -> Ste
     if isinstance(rows.target, BoostingTarget):
         output = place % rows.target.raw.shape[0]
         rows.target.add_leaves(output, rows.rows.rows, rows.nodes.start[number[leaf]], np.ascontiguousarray(tree.value[leaf, 0]))
-
-
-def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, memory: float = math.inf) -> int:
-    """Return the number of trees that may grow side by side over shards, limited by the memory of their rows on each shard.
-
-    Parameters
-    ----------
-    plan : ForestPlan
-    n_rows : int
-    weighted : bool
-        Whether the rows have weights.
-    memory : float, default=inf
-        Bytes that are free, besides those for each row.
-
-    Examples
-    --------
-    >>> from dtrees.engine.plan.plans import Rules
-    >>> plan = ForestPlan(Rules("gini", max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
-    >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
-    [64, 11, 5]
-    >>> trees_side_by_side(plan, 20_000, weighted=False, memory=0)
-    3
-    """
-    state = FOREST_BYTES_PER_ROW * n_rows
-    budget = max(state, min(FOREST_MIN_BYTES, state + memory))
-    return int(min(MOST_TREES_SIDE_BY_SIDE, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
-
-
-def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
-    """Return the memory of an unfinished tree on a shard: its row partition, and its nodes."""
-    n_inside = n_rows if plan.n_draws is None else math.ceil(n_rows * -math.expm1(-plan.n_draws / n_rows))
-    n_in_partition = n_rows if plan.out_of_bag else n_inside
-    weighted = weighted or plan.n_draws is not None or plan.class_weight is not None
-    rules = plan.rules
-    n_leaves = n_inside // rules.min_samples_leaf
-    if rules.max_leaf_nodes is not None:
-        n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # best-first growth creates more leaves than remain
-    if rules.max_depth is not None and rules.max_depth < 40:
-        n_leaves = min(n_leaves, 2**rules.max_depth)
-    constraints = constraints_of(rules)
-    n_sums = n_sums_of(plan) + (0 if constraints is None else constraints.n_words)
-    amounts = 8 * len(plan.targets) * n_rows if plan.targets and not plan.n_classes and weighted else 0
-    return n_in_partition * (20 if weighted else 12) + amounts + 2 * n_leaves * (40 + 8 * n_sums) + 1

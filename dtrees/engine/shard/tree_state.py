@@ -15,41 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
-from dtrees.engine.plan.node_limits import (
-    LimitsOfFit,
-    StoredSums,
-    categories_of,
-    constraints_of,
-    criterion_of,
-    inherits_sums,
-    limited_splits,
-    n_sums_of,
-    noise_of,
-    rows_in_block,
-    squares_of,
-    uses_noise,
-)
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.node_limits import LimitsOfFit, categories_of, inherits_sums, limited_splits, n_sums_of, rows_in_block
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_set, mark_by_threshold
-from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
+from dtrees.engine.shard.runner import Assignment, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_sums import Sizes
 from dtrees.engine.threads import Threads
-from dtrees.split.criteria.constraints import root_words
-from dtrees.split.grow.best_first import LeafBudget, in_preorder, make_budget, origins
+from dtrees.split.grow.best_first import in_preorder, make_budget, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
-from dtrees.split.node.records import Candidates, Nodes, NodesOfTree
+from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
@@ -57,10 +42,7 @@ from dtrees.split.table.columns import Assembly, Columns, take_rows
 from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
-#: The best candidate for each node searched, and its place among the columns drawn for the node.
-Found = tuple[Candidates, NDArray[np.int64]]
 _NOTHING = np.empty(0, np.int64)
-_NO_BUDGET = make_budget(0)
 
 
 class SharedRows(NamedTuple):
@@ -70,13 +52,12 @@ class SharedRows(NamedTuple):
     columns: Columns
 
 
-class TreeState:
+class TreeState(NodeSearch):
     """The rows and nodes of a tree in growth, with the operations on them. The object is reused for each tree.
 
     Parameters
     ----------
     shard_columns : ShardColumns
-    plan : ForestPlan or BoostingPlan
     target : ForestTarget or BoostingTarget
         The values on which the trees of the fit are split.
     labels : ndarray, shape (n_rows,)
@@ -86,10 +67,6 @@ class TreeState:
 
     Attributes
     ----------
-    runner : Runner
-        The threads and buffers by which it is grown; trees that grow side by side take turns.
-    rows : RowPartition
-    nodes : NodeTable
     target : ForestTarget or BoostingTarget
     labels : ndarray, shape (n_rows,)
         The target of the table.
@@ -101,42 +78,24 @@ class TreeState:
         Called when all splits of the tree are found.
     """
 
-    runner: Runner
     set_aside: int
     when_found: Callable[[], None] | None = None
 
-    def __init__(
-        self,
-        shard_columns: ShardColumns,
-        plan: ForestPlan | BoostingPlan,
-        target: ForestTarget | BoostingTarget,
-        labels: NDArray[Any],
-        sums_zones: bool,
-    ) -> None:
-        self._plan = plan
-        self.target = target
-        self.labels = labels
-        self.take_columns(shard_columns, sums_zones)
-        self._stored = StoredSums.of(plan)
+    def __init__(self, shard_columns: ShardColumns, target: ForestTarget | BoostingTarget, labels: NDArray[Any], sums_zones: bool) -> None:
+        self._plan = plan = target.plan
+        super().__init__(shard_columns, sums_zones, plan.rules.categorical)
+        self.target, self.labels = target, labels
         self.targets: NDArray[np.int64] | None = None
-        self._inherits, self._uses_noise = inherits_sums(plan), uses_noise(plan.rules)
-        self._criterion = criterion_of(plan.rules)
+        self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         if isinstance(shard_columns.columns, SparseColumns):  # a tree of many leaves is grown by several threads instead
             whole = not self._draws and plan.rules.columns_per_tree == shard_columns.n_columns_total
             self._inherits = self._inherits and whole and plan.rules.max_leaf_nodes is not None
-        self._keys = (np.uint64(0), np.uint64(0))
         self.rows = partition.no_rows()
-        self._limits_of_fit = LimitsOfFit(plan.rules, self._stored, shard_columns.ids)
-        constraints = constraints_of(plan.rules)
-        self._words = _NOTHING if constraints is None else root_words(constraints)
-        self.nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
+        self._limits_of_fit = LimitsOfFit.of_plan(plan, shard_columns.ids)
+        self.nodes = NodeTable(n_sums_of(plan) + self._limits_of_fit.root_words.shape[0])
         self._manner_for: tuple[Any, ...] = ()
         self._manner: tuple[int, int, int]  # how nodes at these places are grown: the same for successive trees
-
-    def take_columns(self, shard_columns: ShardColumns, sums_zones: bool) -> None:
-        """Search these columns from now on."""
-        self._shard_columns, self._search = shard_columns, NodeSearch(shard_columns, sums_zones)
 
     def route(self, place: int) -> None:
         """Begin the replay of a finished tree, given its place in its round, with all rows out of sample."""
@@ -174,24 +133,24 @@ class TreeState:
             self.rows.g[n_in:] = self.rows.h[n_in:] = 0
         if self._levels.shape[0]:
             self.runner.forget()  # it refers to the levels, which depend on the redrawn weights
-        rules = self._plan.rules
-        many = None if self._levels.shape[0] else many_sums(self._stored, self.rows, n_in, self.targets)
+        rules, of_fit = self._plan.rules, self._limits_of_fit
+        many = None if self._levels.shape[0] else many_sums(of_fit.stored, self.rows, n_in, self.targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
-        noise = noise_of(rules, n_in, sums, squares_of(rules, self.rows.g[:n_in])) if self._uses_noise else 0.0
-        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
-        if not size and self._criterion.task == "boosting":  # no split has a gain
+        noise = of_fit.noise(sums, self.rows.g[:n_in])
+        self._limits, self._stops = of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
+        if not size and of_fit.criterion.task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)
         self._draw_columns(tree)
         self._most_splits = limited_splits(rules, n_in)
-        if self._words.shape[0]:
-            sums = np.concatenate([sums, self._words])
+        if of_fit.root_words.shape[0]:
+            sums = np.concatenate([sums, of_fit.root_words])
         self.nodes.open(n_in, n, hashing.ROOT, sums)
         inherit = self._inherits and (not self._draws if by_levels else rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         sizes = Sizes(size)
-        if inherit and total_b > 0 and self._criterion.row_statistic == "amount":  # none is negative: their mean is a better center
+        if inherit and total_b > 0 and of_fit.criterion.row_statistic == "amount":  # none is negative: their mean is a better center
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
-        self._search.open(self.runner, self._pool, self.nodes, self._levels, self.rows, sizes, inherit, self._plan.rules.categorical)
+        self.begin_search(sizes, inherit)
         return Root(n_in, n, sums, exponents, noise=noise)
 
     def make_grower(self) -> Grower:
@@ -209,26 +168,19 @@ class TreeState:
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
 
     def open_nodes(
-        self,
-        tree: int,
-        root: Root,
-        nodes: NodeTable,
-        rows: RowPartition,
-        pure_by: NDArray[Any],
-        targets: NDArray[np.int64] | None,
-        threads: Threads,
+        self, tree: int, root: Root, nodes: NodeTable, rows: RowPartition, targets: NDArray[np.int64] | None, threads: Threads
     ) -> None:
         """Begin to grow some nodes of a tree, which have all rows of this shard; ``targets`` are as for :class:`Prepared`."""
         self._draw_columns(tree)
         self.targets, self._levels, self._most_splits = targets, _NOTHING, limited_splits(self._plan.rules, root.n_in)
         self._limits, self._stops = self._limits_of_fit.of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
-        self._set_nodes(nodes, rows, pure_by, threads)
+        self._set_nodes(nodes, rows, self.labels, threads)
 
     def _set_nodes(self, nodes: NodeTable, rows: RowPartition, pure_by: NDArray[Any], threads: Threads) -> None:
         """Set the nodes to be grown, by a runner of their own."""
         self.nodes, self.rows, self._pure_by = nodes, rows, pure_by
         self.runner = SubtreeRunner(cast(Columns, self._shard_columns.columns), threads)
-        self._search.open(self.runner, self._pool, nodes, self._levels, rows, Sizes(0), inherit=False)
+        self.begin_search(Sizes(0), inherit=False)
 
     def checksum(self) -> int:
         """Return a checksum of the rows of a tree just begun."""
@@ -258,20 +210,12 @@ class TreeState:
             self.rows = rows = partition.no_rows()
             self.rows = RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
 
-    def find(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> Found:
-        """Search nodes, children of ``parents``, whose left ones are ``left``."""
-        return self._search.find(nodes, parents, left, self.runner, self._context()), np.zeros(nodes.shape[0], np.int64)
-
-    def find_further(self, nodes: NDArray[np.int64], skip: int) -> Found:
-        """Search nodes in the columns from the ``skip``-th drawn on, up to the first that varies."""
-        return self._search.search_rest(nodes, skip, self.runner, self._context())
-
     def mark(self, splits: Splits, sets: CategorySets | None = None) -> RouteBits:
         """Return which rows the splits of this shard's columns send left; ``sets`` are those of a finished tree that is replayed."""
         nodes, columns = splits.node, splits.column
         thresholds, missing_left = np.ascontiguousarray(splits.threshold), np.ascontiguousarray(splits.missing_left)
         columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self.nodes
-        threads, categorical, rows = self.runner.threads, self._plan.rules.categorical, self.rows
+        threads, categorical = self.runner.threads, self._categorical
         of_rows = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left)
         by_set = np.flatnonzero(np.isin(columns, categorical)) if categorical and sets is None else _NOTHING
         marks = mark_by_threshold(threads, columns_here, self.rows.rows, of_rows, by_set if sets is None else sets.node)
@@ -279,8 +223,7 @@ class TreeState:
             mark_by_set(threads, columns_here, self.rows.rows, of_rows, sets, marks)
         elif by_set.shape[0]:
             limits, ids, n = self._limits, self._shard_columns.ids, by_set.shape[0]
-            scratch = [self._search.scratch_for(thread, self.runner, limits) for thread in range(threads.n_threads)]
-            known = NodesOfTree(rows, of_rows.start, table.in_stop[nodes], table.sums[nodes], table.path[nodes], self._keys[1])
+            scratch, known = [self.scratch_for(thread) for thread in range(threads.n_threads)], self.of_tree(nodes)
             threads.share(
                 n,
                 lambda queue, thread: mark_by_category(queue, by_set, known, of_rows, columns_here, ids, limits, scratch[thread], marks),
@@ -303,9 +246,7 @@ class TreeState:
         If the number of leaves is limited, ``origin``, shape (n,), has the parents of the nodes, and ``first`` the first known splits of
         the tree (:mod:`dtrees.split.grow.best_first`).
         """
-        table = self.nodes
-        places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
-        return self.grow_roots(Roots(places, table.path[nodes], table.sums[nodes], origin), first)
+        return self.grow_roots(self.nodes.roots(nodes, origin), first)
 
     def grow_nodes(
         self, start: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None
@@ -325,15 +266,15 @@ class TreeState:
     def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
         runner = self.runner
-        wanted = roots.places, self._pool.shape[0], self._search.by_sums, runner.threads.n_threads
+        wanted = roots.places, self._pool.shape[0], self.by_sums, runner.threads.n_threads
         if wanted != self._manner_for:
             self._manner_for, self._manner = wanted, self._manner_of(*wanted)
         n_threads, block_rows, share_rows = self._manner
-        self._search.scratch_for(n_threads - 1, runner, self._limits)  # and those of lower-numbered threads
-        context, most_splits = self._context(), self._most_splits
+        self.scratch_for(n_threads - 1)  # and those of lower-numbered threads
+        context, most_splits = self.context(), self._most_splits
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
-        sum_slots = partial(self._search.sum_slots, n_threads, most_splits) if self._search.by_sums else None
+        sum_slots = partial(self.sum_slots, n_threads, most_splits) if self.by_sums else None
         # The result may be overwritten by the next tree, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=runner.by_turns)
         return runner.grow(n_threads, assignment)
@@ -355,13 +296,6 @@ class TreeState:
             return not by_ranks and not self._plan.rules.categorical
         return not by_ranks or self.targets is None
 
-    def _context(self) -> TreeContext:
-        """Return the common inputs of all nodes of the tree."""
-        spare = self.runner.spare_for(self.rows)
-        first, control, waiting = _NO_BUDGET
-        budget = LeafBudget(first, control.copy(), waiting)  # copied, so that stopping a tree does not affect others
-        return TreeContext(self.rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
-
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of nodes' rows, one node after the other."""
         start = self.nodes.start[nodes]
@@ -370,7 +304,7 @@ class TreeState:
     def share_rows(self, nodes: NDArray[np.int64]) -> SharedRows:
         """Return this shard's columns of the tree in the rows of some nodes."""
         rows = self.rows.rows[self._places_of(nodes)]
-        places, columns = self._search.places, self._shard_columns.columns
+        places, columns = self.places, self._shard_columns.columns
         assert isinstance(columns, Columns), "shards of one table are dense"
         return SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 

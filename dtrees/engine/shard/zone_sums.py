@@ -83,72 +83,55 @@ class ZoneSums:
     """
 
     def __init__(self, zone_map: ZoneMap, threads: Threads, fine_rows: int | None = None) -> None:
-        self._all = zone_map
-        self._fine_rows = ROWS_PER_PART * (self._all.firsts.shape[1] - 1) if fine_rows is None else fine_rows
-        self._place_of = np.empty(self._all.lists.shape[1], np.uint32)
-        self._threads = threads
-        self.zone_map = self._all
-        self._places: NDArray[np.int64] | None = None
-        self._width, self._grain = 0, 0
-        self._starts, self._shifts = np.zeros((1, 1), np.int64), np.zeros((1, 0), np.uint64)
-        self._slots = np.empty((0, 0), np.int64)
-        self._grains = np.empty(0, np.int64)
-        self._scales = np.zeros(0, SCALE)
-        self._sides = np.empty((0, 0), np.uint8)
-        self._first_scale = np.zeros(1, SCALE)
-        self._flagged = np.zeros(2, np.int64)
+        self._all = self.zone_map = zone_map
+        self._threads, self._places, self._grain, self._most_grain = threads, _NONE, 0, FOLD - 1
+        self._fine_rows = ROWS_PER_PART * (zone_map.firsts.shape[1] - 1) if fine_rows is None else fine_rows
+        self._place_of = np.empty(zone_map.lists.shape[1], np.uint32)
         n_rows, (k, capacity) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
-        self._known = np.full((2, k if n_rows else 0, capacity + 1), -1)
-        self._stored_rows = np.empty((k, n_rows // KEPT_SHARE), np.uint64)
-        self._most_grain = FOLD - 1
+        known, stored_rows = np.full((2, k if n_rows else 0, capacity + 1), -1), np.empty((k, n_rows // KEPT_SHARE), np.uint64)
+        numbers, scales, shifts, sides = _NONE.reshape(0, 0), np.zeros(1, SCALE), np.zeros((1, 0), np.uint64), np.empty((0, 0), np.uint8)
+        self._sums = Sums(
+            numbers, _NONE, scales[:0], scales, numbers, shifts, 0, 0, 0, np.zeros(2, np.int64), _NO_PLACES, sides, known, stored_rows
+        )
 
     def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
         """Begin a new tree, with the columns at ``places`` and ``n_in`` rows of these sizes; discard all sums."""
-        width = 3 if weighted else 2
-        if places is not self._places or width != self._width:
-            self._places, self._width = places, width
-            self._known[1, :, -1] = -1
+        width, sums = 3 if weighted else 2, self._sums
+        if places is not self._places or width != sums.width:
+            self._places = places
+            sums.known[1, :, -1] = -1
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
-            self._starts, self._shifts = lay_out_slots(self.zone_map, width)
+            starts, shifts = lay_out_slots(self.zone_map, width)
+            self._sums = sums = sums._replace(starts=starts, shifts=shifts, width=width)
             if self._capacity(self._slot_size(0)) < JOINED_SLOTS:
                 self.zone_map = self.zone_map._replace(joined=not_joined(self.zone_map.part.shape[0]))
-        listed = self._place_of.shape[0] > 0
+        listed, (flagged, n_rows) = self._place_of.shape[0] > 0, sums.flagged.tolist()
         if listed:
             self._most_grain = FOLD - COARSER_FOLD  # flagged rows are listed: scanning them is cheaper than smaller parts
-        elif self._flagged[1] > 0:
-            flagged, n_rows = self._flagged.tolist()
+        elif n_rows > 0:
             self._most_grain = (
                 FOLD if flagged * MUCH_FLAGGED_SHARE > n_rows else FOLD - COARSER_FOLD if flagged * FLAGGED_SHARE > n_rows else 0
             )
-        self._flagged[:] = 0
-        self._known[0, :, -1] = -1
+        sums.flagged[:] = 0
+        sums.known[0, :, -1] = -1
         # Slots are enlarged for the smallest parts on first use; a single tree, or one with a strong signal, does not use them.
         finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
         while grain > 0 and self._capacity(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
             grain -= 1
-        size = self._slot_size(grain)
-        self._grain = grain
-        if size != self._slots.shape[1]:
-            self._slots = np.empty((0, size), np.int64)
-        self._max_slots = self._capacity(size)
-        self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
+        size, most_grain = self._slot_size(grain), min(grain, self._most_grain)
+        self._grain, self._max_slots = grain, self._capacity(size)
+        slots = sums.slots if size == sums.slots.shape[1] else np.empty((0, size), np.int64)
+        fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
+        self._sums = sums._replace(slots=slots, most_grain=most_grain, fine_rows=fine_rows)
+        sums.first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
 
     def _slot_size(self, grain: int) -> int:
-        return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
+        return int(self._sums.starts[grain, -1]) + self._sums.width * self.zone_map.joined.n_elements
 
     def _capacity(self, size: int) -> int:
         """Return the number of slots of ``size`` numbers for which there is capacity."""
         return max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
-
-    def _sums(self) -> Sums:
-        grain = self._grain
-        most_grain = min(grain, self._most_grain)
-        fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
-        return Sums(
-            self._slots, self._grains, self._scales, self._first_scale, self._starts, self._shifts, self._width, most_grain, fine_rows,
-            self._flagged, _NO_PLACES, self._sides, self._known, self._stored_rows,
-        )  # fmt: skip
 
     def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None, most_splits: int = 0) -> SumSlots:
         """Return slots for threads that grow subtrees of a table with these column numbers, if zone sums can be used.
@@ -160,10 +143,11 @@ class ZoneSums:
         n_slots = max(n_threads, min(max(wanted * n_threads, most_splits + n_threads), self._max_slots))
         if held is not None:
             n_slots = max(self._threads.n_threads + 1, self._max_slots)  # for every level, whatever the number of threads that search it
-        if self._slots.shape[0] < n_slots:
-            self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
-            self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
-            self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
+        sums = self._sums
+        if sums.slots.shape[0] < n_slots:
+            slots, sides = np.empty((n_slots, sums.slots.shape[1]), np.int64), np.empty((n_slots, self.zone_map.most_codes), np.uint8)
+            grains, scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
+            self._sums = sums = sums._replace(slots=slots, grains=grains, scales=scales, sides=sides)
         # The places of the rows of a level are not stored.
-        sums = self._sums()._replace(slots=self._slots[:n_slots], place_of=self._place_of if held is None else _NO_PLACES)
+        sums = sums._replace(slots=sums.slots[:n_slots], place_of=self._place_of if held is None else _NO_PLACES)
         return make_sum_slots(self.zone_map, sums, ids, n_threads, _NONE if held is None else held)

@@ -91,17 +91,16 @@ class Refitting(EstimatorState):
             check_lengths(len(leaves), target)
             return np.asarray(leaves)
 
-        about = leaves_of, target, weight, float(decay), effective_n_jobs(self.n_jobs)
-        from dtrees.engine.run.refitting import refit_boosting, refit_forest  # imports Numba
+        from dtrees.engine.run.refitting import Refit  # imports Numba
 
-        made, score = copy_of(self), None
+        refit, made, score = Refit(plan, leaves_of, target, weight, float(decay), effective_n_jobs(self.n_jobs)), copy_of(self), None
         if isinstance(plan, BoostingPlan):
             initial = self._trees.initial
             if starts is not None:
                 initial = initial[:, np.newaxis] + np.asarray(starts).reshape(len(target), -1).T
-            groups, score = refit_boosting(plan, self._trees.groups, initial, *about)
+            groups, score = refit.boosted(self._trees.groups, initial)
         else:
-            groups = [refit_forest(plan, self._trees.groups[0], *about)]
+            groups = [refit.forest(self._trees.groups[0])]
         made._trees = AdditiveTrees(groups, self._trees.initial, self._trees.n_parallel)
         made._forget("_members")
         made._take_refitted(score)

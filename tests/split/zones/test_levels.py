@@ -15,13 +15,11 @@ from dtrees.engine.shard import zone_sums as engine_sums
 from dtrees.engine.shard.dense_runner import SubtreeRunner
 from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
-from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split import policy
 from dtrees.split.compile.kernels import NONE as NOTHING
 from dtrees.split.compile.kernels import ZERO, kernel
-from dtrees.split.grow.best_first import make_budget
 from dtrees.split.node.limits import NodeLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import empty_candidates
@@ -101,16 +99,18 @@ def search_in_levels(
     with Threads(n_threads) as threads:
         runner = SubtreeRunner(presort(table), threads)
         search._zone_sums = sums = ZoneSums(columns.zone_map(threads, ()), threads, fine_rows)
-        search.open(runner, columns.everything, nodes, nothing, RowPartition(rows, a, b), Sizes(int(np.abs(a).sum())), inherit=True)
+        search.runner, search.nodes, search.rows = runner, nodes, RowPartition(rows, a, b)
+        search._limits, search._stops = of_tree
+        search._keys = ROOT, ROOT
+        search.begin_search(Sizes(int(np.abs(a).sum())), inherit=True)
         for which, parents in (np.array([0]), nothing), (np.array([1, 2]), np.array([0])):
             if parents.shape[0]:
                 rows = np.argsort(~goes_left, kind="stable")
                 nodes.divide(parents, which[:1], (np.array([goes_left.sum()]),) * 2)
                 for node, inside in (1, goes_left), (2, ~goes_left):
                     nodes.sums[node] = a[inside].sum(), weights[inside].sum()
-            partition = RowPartition(rows.astype(np.uint32), a[rows], b[rows] if b.shape[0] else b)
-            context = TreeContext(partition, partition, nothing, *of_tree, (ROOT, ROOT), make_budget(0), columns.everything)
-            found = search.find(which, parents, which[: parents.shape[0]], runner, context)
+            search.rows = RowPartition(rows.astype(np.uint32), a[rows], b[rows] if b.shape[0] else b)
+            found, _ = search.find(which, parents, which[: parents.shape[0]])
             for i, node in enumerate(which.tolist()):
                 mine = rows[nodes.start[node] : nodes.in_stop[node]]
                 if n <= 700:
@@ -120,7 +120,7 @@ def search_in_levels(
                     expected = best_of(search_of(Task(table, a, b, np.isin(np.arange(n), mine), limits)))
                 # A level does not distinguish columns that are constant in a node from those without an allowed split.
                 assert same(candidate(found, i), expected if expected[1] else (naive.NO_SPLIT, None))
-        return sums._scales[search._last_level[1]]
+        return sums._sums.scales[search._last_level[1]]
 
 
 @kernel

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import sums_by_block
 from dtrees.engine.outcome.values import newton_steps
-from dtrees.engine.plan.plans import BoostingPlan, Loss
+from dtrees.engine.plan.plans import BoostingPlan, Loss, Weights
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Losses
 from dtrees.engine.shard.targets import scales
 from dtrees.engine.shard.targets.dropout import Put, RememberedTrees
+from dtrees.engine.shard.targets.scales import BoostedRows
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import add_by_leaf
@@ -45,8 +46,6 @@ class BoostingTarget:
         For these rows.
     ranges : ndarray of int64, shape (n, 2)
         The first row of each range, and the row after its last.
-    n_rows_total : int
-        Number of rows of the table.
     threads : Threads
 
     Attributes
@@ -66,17 +65,10 @@ class BoostingTarget:
     added, pure_by = np.empty((0, 0), np.int64), np.empty(0)  # there is one target, and it is not compared
 
     def __init__(
-        self,
-        plan: BoostingPlan,
-        known: scales.BoostedRows,
-        target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
-        ranges: NDArray[np.int64],
-        n_rows_total: int,
-        threads: Threads,
+        self, plan: BoostingPlan, known: BoostedRows, target: NDArray[Any], weight: Weights, ranges: NDArray[np.int64], threads: Threads
     ) -> None:
         n = target.shape[0]
-        self.plan, self.scales, self._ranges, self._n_rows_total, self._threads = plan, known, ranges, n_rows_total, threads
+        self.plan, self.scales, self._ranges, self._threads = plan, known, ranges, threads
         self.seed = hashing.as_seed(plan.seed)
         self.target, self.weight = scales.by_output(target), combine_weights(weight, plan.class_weight, target)
         self.held_out, self._eligible = known.held_out, known.eligible
@@ -105,16 +97,11 @@ class BoostingTarget:
 
     @classmethod
     def of_table(
-        cls,
-        plan: BoostingPlan,
-        target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
-        initial: NDArray[np.float64] | None,
-        threads: Threads,
+        cls, plan: BoostingPlan, target: NDArray[Any], weight: Weights, initial: NDArray[np.float64] | None, threads: Threads
     ) -> BoostingTarget:
         """Return the targets of all rows of a table; ``initial`` is as for :func:`find_boosted_rows`."""
-        n = target.shape[0]
-        return cls(plan, scales.find_boosted_rows(plan, target, weight, initial), target, weight, np.array([[0, n]]), n, threads)
+        known = scales.find_boosted_rows(plan, target, weight, initial)
+        return cls(plan, known, target, weight, np.array([[0, known.n_rows]]), threads)
 
     @property
     def initial(self) -> NDArray[np.float64]:
@@ -193,7 +180,7 @@ class BoostingTarget:
         Every shard draws all rows, as each draw depends on the previous ones. If rows are drawn by their gradients, return the number of
         this shard's rows by size of gradient (:func:`~dtrees.split.numbers.gradient_draws.in_bins`), for :meth:`draw_by_gradient`.
         """
-        plan, n = self.plan, self._n_rows_total
+        plan, n = self.plan, self.scales.n_rows
         if plan.subsample >= 1.0 or self._drawn_for == first:
             return None
         self._drawn_for = first

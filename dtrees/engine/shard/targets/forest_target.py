@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.plans import ForestPlan, Weights
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import Derived, ForestRows, Prepared, find_forest_rows, weight_exponent, without_absent
@@ -59,9 +59,7 @@ class ForestTarget:
         The summands of rows in the current tree, for multi-output targets.
     """
 
-    def __init__(
-        self, plan: ForestPlan, known: ForestRows, target: NDArray[Any], weight: NDArray[np.float64] | None, ranges: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, plan: ForestPlan, known: ForestRows, target: NDArray[Any], weight: Weights, ranges: NDArray[np.int64]) -> None:
         self.plan, self.scales, self.keeps_out_of_sample = plan, known._replace(numbers=_NONE, codes=_NONE), plan.out_of_bag
         self.seed = hashing.as_seed(plan.seed)
         self.weight = combine_weights(weight, plan.class_weight, target)
@@ -82,7 +80,7 @@ class ForestTarget:
         self.out_of_bag = OutOfBag(target.shape[0], plan.n_values, self.scales.vote_exponent) if plan.out_of_bag else None
 
     @classmethod
-    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> ForestTarget:
+    def of_table(cls, plan: ForestPlan, target: NDArray[Any], weight: Weights) -> ForestTarget:
         """Return the targets of all rows of a table."""
         known = find_forest_rows(plan, target, weight, np.zeros(1, np.int64))
         return cls(plan, known, target, weight, np.array([[0, target.shape[0]]]))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import StoredSums, criterion_of
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules, Weights
 from dtrees.engine.plan.row_draws import Drawing, combine_weights, find_drawing
 from dtrees.engine.threads import Threads
 from dtrees.split.criteria.absolute_error import Deviations
@@ -141,6 +141,8 @@ class BoostedRows(NamedTuple):
         The rows that are only used for validation.
     eligible : ndarray of uint8
         A bit for each row of the table that may be drawn for a round; empty if all may.
+    n_rows : int
+        Number of rows of the table.
     """
 
     initial: NDArray[np.float64]
@@ -148,11 +150,10 @@ class BoostedRows(NamedTuple):
     weight_exponent: int
     held_out: NDArray[np.bool_] | None
     eligible: NDArray[np.uint8]
+    n_rows: int
 
 
-def find_boosted_rows(
-    plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, initial: NDArray[np.float64] | None
-) -> BoostedRows:
+def find_boosted_rows(plan: BoostingPlan, target: NDArray[Any], weight: Weights, initial: NDArray[np.float64] | None) -> BoostedRows:
     """Return the results computed from the targets and weights of all rows; raise ValueError if the loss is not defined for them.
 
     ``initial`` is the initial raw prediction; None lets the loss choose.
@@ -169,10 +170,10 @@ def find_boosted_rows(
         exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
     weights = weight_of(target.shape[0], weight, train), 0.0 if held_out is None else weight_of(target.shape[0], weight, held_out)
     eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
-    return BoostedRows(np.array(initial, np.float64), np.array(weights), exponent, held_out, eligible)
+    return BoostedRows(np.array(initial, np.float64), np.array(weights), exponent, held_out, eligible, target.shape[0])
 
 
-def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
+def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: Weights) -> NDArray[np.bool_] | None:
     """Draw the held-out rows: a share of each class, but never all rows of a class; None if the plan holds out none.
 
     ``weight`` includes the weights of classes.
@@ -199,7 +200,7 @@ def rows_held_out(plan: BoostingPlan, target: NDArray[Any], weight: NDArray[np.f
     return held_out
 
 
-def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: NDArray[np.float64] | None) -> NDArray[np.bool_] | None:
+def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: Weights) -> NDArray[np.bool_] | None:
     """Return which rows are trained on, None for all: rows that are not held out and have a positive weight."""
     train = None if held_out is None else ~held_out
     if weight is not None and not weight.all():
@@ -207,12 +208,12 @@ def rows_trained_on(held_out: NDArray[np.bool_] | None, weight: NDArray[np.float
     return train
 
 
-def weights_trained_on(n_rows: int, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None) -> NDArray[np.float64] | None:
+def weights_trained_on(n_rows: int, weight: Weights, held_out: NDArray[np.bool_] | None) -> Weights:
     """Return the weights of rows, 0 for held-out rows; None if all rows have weight 1."""
     return weight if held_out is None else np.where(held_out, 0.0, np.ones(n_rows) if weight is None else weight)
 
 
-def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.bool_] | None) -> float:
+def weight_of(n_rows: int, weight: Weights, part: NDArray[np.bool_] | None) -> float:
     """Return the total weight of the rows of a part, None for all rows."""
     if weight is None:
         return float(n_rows if part is None else np.count_nonzero(part))
@@ -255,7 +256,7 @@ class ForestRows(NamedTuple):
     codes: NDArray[np.int64] = _NO_CODES
 
 
-def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, starts: NDArray[np.int64]) -> ForestRows:
+def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: Weights, starts: NDArray[np.int64]) -> ForestRows:
     """Return the results computed from the targets and weights of all rows.
 
     ``starts`` are the first rows of the row ranges.
@@ -290,7 +291,7 @@ def find_forest_rows(plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.
     return ForestRows(center, exponents, vote_exponent, drawing, before, levels, numbers, codes)
 
 
-def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: Weights) -> NDArray[np.float64]:
     """Check the targets; return their means over rows that count, or zeros for classes and criteria that require it."""
     counted, criterion = by_target if weight is None else by_target[weight > 0], criterion_of(plan.rules)
     for one in counted.T:
@@ -302,7 +303,7 @@ def _center_of(plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.flo
     return center
 
 
-def _exponents_of(plan: ForestPlan, centered: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[int, int]:
+def _exponents_of(plan: ForestPlan, centered: NDArray[np.float64], weight: Weights) -> tuple[int, int]:
     """Return the exponents of the scales of centered targets and weights."""
     if plan.n_draws is not None or weight is None:
         # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
@@ -318,9 +319,7 @@ def _exponents_of(plan: ForestPlan, centered: NDArray[np.float64], weight: NDArr
     return exponent_for(weighted.ravel()), weight_exponent(weight)
 
 
-def _levels_of(
-    plan: ForestPlan, by_target: NDArray[Any], weight: NDArray[np.float64] | None
-) -> tuple[tuple[int, int], NDArray[np.int64], NDArray[np.int64]]:
+def _levels_of(plan: ForestPlan, by_target: NDArray[Any], weight: Weights) -> tuple[tuple[int, int], NDArray[np.int64], NDArray[np.int64]]:
     """Number the distinct values of all targets consecutively, and convert them to fixed point with one scale.
 
     Return the exponents of targets and weights, the values, and the number of each row's value.
@@ -348,7 +347,7 @@ def weight_exponent(weight: NDArray[np.float64]) -> int:
     return exponent_for(weight, integral=bool((weight == np.rint(weight)).all()))
 
 
-def without_absent(target: NDArray[Any], weight: NDArray[np.float64] | None, instead: Any = None) -> NDArray[Any]:
+def without_absent(target: NDArray[Any], weight: Weights, instead: Any = None) -> NDArray[Any]:
     """Replace the targets of rows of weight 0, by default by the first target that counts, so that no scale depends on them."""
     if weight is None or weight.all():
         return target
