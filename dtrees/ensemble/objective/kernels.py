@@ -52,6 +52,14 @@ def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> A
 
 
 @kernel
+def squared_errors(target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the squares of ``target - raw``, infinite if they are too large."""
+    for i in range(target.size):
+        difference = target[i] - raw[i]
+        out[i] = difference * difference
+
+
+@kernel
 def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
     """Write the derivatives of the log loss with respect to the log odds."""
     for i in range(target.size):

@@ -50,10 +50,9 @@ class SquaredError(Identity):
         np.subtract(opened[output], target, out=g)
         h.fill(1.0)
 
-    @np.errstate(over="ignore")
     def pointwise(self, target: Target, raw: Floats, out: Floats) -> None:
-        """Write each row's squared error, infinite if it is too large."""
-        np.square(np.subtract(target, raw[0], out=out), out=out)
+        """Write each row's squared error."""
+        kernels().squared_errors(target, raw[0], out)
 
     def negligible(self, initial: Floats) -> float:
         """Return the square of a billionth of the prediction."""

@@ -4,9 +4,9 @@ Splits are decided by sums over rows. Sums of floats depend on the order of the 
 therefore multiplied by a power of two and rounded once per tree, after which parent minus child is exact, and any thread or worker may
 sum any part. The power of two is the largest for which the sum of all absolute values stays below 2**61.
 
-Sums of floats that remain are always computed in the same order, NumPy's pairwise one, which depends on the number of elements only:
-arrays that are not contiguous or aligned, such as those sent from one process to another, are copied first. There are no warnings for
-infinities and NaN.
+Sums of floats that remain are always computed in the same order, NumPy's pairwise one. Unlike NumPy, they give no warnings for
+infinities and NaN, and do not depend on the alignment and contiguity of an array: arrays sent from one process to another may start at
+any address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import ZERO, kernel, plain
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, plain
 from dtrees.split.policy import SLOPES_AT_ONCE
 
 _LIMIT = 61
@@ -141,13 +141,55 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     return min(exponent, 0) if integral else exponent
 
 
-def add_up_blocks(x: NDArray[np.float64], n_rows: int, sums: NDArray[np.float64], column: int) -> None:
+#: Up to this many numbers are added by eight sums side by side, more in two halves.
+_AT_ONCE = 128
+
+
+@kernel
+def add_up_blocks(x, n_rows, sums, column):
     """Write the sum of each block of ``n_rows`` numbers (the last may be shorter) into a column of ``sums``."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums[:, column] = np.add.reduceat(plain(x), np.arange(0, x.shape[0], n_rows))
+    for block in range(sums.shape[0]):
+        first = block * n_rows
+        last = min(first + n_rows, x.shape[0])
+        sums[block, column] = x[first] + _pairwise_sum(x, first + 1, last)
 
 
 def mean_of(x: NDArray[Any]) -> float:
     """Return the mean of numbers, shape (n,), whatever the layout of the array: equal to NumPy's for a contiguous, aligned array."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(plain(x.astype(np.float64, copy=False)).mean())
+    return float(_total(plain(x.astype(np.float64, copy=False)))) / x.shape[0]
+
+
+@kernel
+def _total(x):
+    return 0.0 + _pairwise_sum(x, ZERO(), x.shape[0])
+
+
+@inner_kernel
+def _pairwise_sum(x, first, last):
+    if last - first <= _AT_ONCE:
+        return _sum_at_once(x, first, last)
+    half = (last - first) // 2
+    middle = first + half - half % 8
+    return _pairwise_sum(x, first, middle) + _pairwise_sum(x, middle, last)
+
+
+@inner_kernel
+def _sum_at_once(x, first, last):
+    total = -0.0  # adding zeros of either sign to -0.0 gives the sign of their sum
+    middle = last - (last - first) % 8
+    if middle > first:
+        a, b, c, d = x[first], x[first + 1], x[first + 2], x[first + 3]
+        e, f, g, h = x[first + 4], x[first + 5], x[first + 6], x[first + 7]
+        for i in range(first + 8, middle, 8):
+            a += x[i]
+            b += x[i + 1]
+            c += x[i + 2]
+            d += x[i + 3]
+            e += x[i + 4]
+            f += x[i + 5]
+            g += x[i + 6]
+            h += x[i + 7]
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for i in range(middle, last):
+        total += x[i]
+    return total
