@@ -163,8 +163,8 @@ COVERED_SHARE = 6
 
 #: Memory for slots: this many bytes, or this many for each row if that is more, so that sums take about as much as the rows themselves.
 SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW = 64 * 2**20, 32
-#: The same for each stored cell of a sparse table.
-SLOTS_BYTES_PER_CELL = 32
+#: The same for each stored cell of a sparse table: no more than loading takes.
+SLOTS_BYTES_PER_CELL = 24
 #: Zone sums cover all columns: in boosting they pay if nodes are searched in at least this share of the columns; in deep trees, in all.
 SUMMED_SHARE = 0.06
 #: Zones are divided into parts if more than one in ``FLAGGED_SHARE`` rows of the last tree's large nodes were in flagged zones: picking
