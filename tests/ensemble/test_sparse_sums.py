@@ -100,3 +100,17 @@ def test_a_table_of_a_default_size() -> None:
         assert used == [1, 1, 1]
     dense = dtrees.GradientBoostingRegressor(n_estimators=3, max_leaf_nodes=31, max_features=None, random_state=0).fit(S.toarray(), y)
     assert_same_trees(model, dense)
+
+
+@pytest.mark.slow  # threads that share work have kernels of their own
+def test_more_leaves_than_rows_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads grow such a tree together, without slots."""
+    monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
+    monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 200)
+    X = table(1500, 30, 0.2, 1, missing=0.01)
+    model = dtrees.GradientBoostingRegressor(n_estimators=3, max_leaf_nodes=5000, max_depth=None, max_features=None, random_state=0)
+    dense = model.set_params(n_jobs=1).fit(X, targets(X, 0, 1))
+    used = by_sums(monkeypatch)
+    found = dtrees.GradientBoostingRegressor(**{**model.get_params(), "n_jobs": 3}).fit(sparse.csr_array(X), targets(X, 0, 1))
+    assert not used
+    assert_same_trees(found, dense)

@@ -51,7 +51,8 @@ class SparseRunner(Runner):
         context, roots = assignment.context, assignment.roots
         wanted = self._threads_for(context)
         self._scratch_up_to(wanted - 1, 0)
-        sum_slots = None if assignment.sum_slots is None else assignment.sum_slots()
+        # Threads that grow a tree together search large nodes column by column, and have no slots of their own for small ones.
+        sum_slots = None if assignment.sum_slots is None or wanted > 1 else assignment.sum_slots()
         buffers = self._buffers_for(wanted, context)
         tasks = [self._task(context, roots, thread, buffer, sum_slots) for thread, buffer in enumerate(buffers)]
         self._budget = context.budget

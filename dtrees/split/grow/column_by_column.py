@@ -182,9 +182,11 @@ def _outline(task, slot, node, j):
 
 
 @lean_kernel
-def _bound_column(task, slot, node, j, bar):
+def _bound_column(task, slot, node, sums, j, bar):
     """Return the best score above the bar at an edge of a column's zones, -1.0 if there is none, and whether to search the column."""
     zones, limits, scratch, scales = task.sum_slots.zone_map, task.limits, task.scratch, task.sum_slots.sums.scales
+    if not begin_column(limits.criterion, sums, j):
+        return -1.0, False
     missing, n_zones, first = _outline(task, slot, node, j), zones.n_zones[j], zones.begins[j]
     edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     if edge > bar:
@@ -205,23 +207,21 @@ def search_summed(columns, task, slot, first, last, sums, path):
 
     Only columns in which a split may exceed the best one at an edge of a zone are searched.
     """
-    limits, rows, buffer, wanted = task.limits, task.partition.rows[first:last], task.buffer, task.buffer.present
+    rows, buffer, wanted = task.partition.rows[first:last], task.buffer, task.buffer.present
     node, top, lead, n_wanted = Moments(sums[0], sums[1], last - first), -1.0, NONE(), ZERO()
     for j in range(columns.starts.shape[0] - 1):
-        if begin_column(limits.criterion, sums, j):
-            edge, searches = _bound_column(task, slot, node, j, below(top) if top >= 0.0 else top)
-            wanted[n_wanted] = j
-            n_wanted += searches
-            if edge > top:
-                top, lead = edge, j
+        edge, searches = _bound_column(task, slot, node, sums, j, below(top) if top >= 0.0 else top)
+        wanted[n_wanted] = j
+        n_wanted += searches
+        if edge > top:
+            top, lead = edge, j
     best = NO_SPLIT, -1.0, False, NONE()
     for k in range(-1, n_wanted):
         column = lead if k < 0 else np.int64(wanted[k])
         if column < 0 or (k >= 0 and column == lead):
             continue
-        begin_column(limits.criterion, sums, column)
         bar = max(bar_for(column, best[3], best[1]), below(top) if top >= 0.0 else -1.0)
-        if k >= 0 and not _bound_column(task, slot, node, column, bar)[1]:
+        if k >= 0 and not _bound_column(task, slot, node, sums, column, bar)[1]:
             continue
         m = find_cells(columns, column, rows, first, buffer)
         found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)
