@@ -39,34 +39,41 @@ class Sizes(NamedTuple):
     slope: float = math.inf
 
 
+def _no_sums(known: NDArray[np.int64], kept: NDArray[np.uint64]) -> Sums:
+    """Return sums without slots."""
+    numbers, scales, shifts, sides = _NONE.reshape(0, 0), np.zeros(1, SCALE), np.zeros((1, 0), np.uint64), np.empty((0, 0), np.uint8)
+    return Sums(numbers, _NONE, scales[:0], scales, numbers, shifts, 0, 0, 0, np.zeros(2, np.int64), _NO_PLACES, sides, known, kept)
+
+
+def _with_slots(sums: Sums, n_slots: int, most_codes: int = 0) -> Sums:
+    """Return sums with at least ``n_slots`` slots, whose contents may be lost."""
+    if sums.slots.shape[0] >= n_slots:
+        return sums
+    slots, sides = np.empty((n_slots, sums.slots.shape[1]), np.int64), np.empty((n_slots, most_codes), np.uint8)
+    return sums._replace(slots=slots, sides=sides, grains=np.zeros(n_slots, np.int64), scales=np.zeros(n_slots, SCALE))
+
+
 class SparseSums:
     """The slots of a shard for the zone sums of a sparse table; methods are those of :class:`ZoneSums`."""
 
     def __init__(self, zones: SparseZones) -> None:
-        self._zones, self._width, self._slots = zones, 0, np.empty((0, 0), np.int64)
-        self._first_scale = np.zeros(1, SCALE)
+        self._zones = zones
+        self._sums = _no_sums(*NOTHING_KNOWN)._replace(shifts=np.zeros((1, zones.which.shape[0]), np.uint64), fine_rows=2**62)
 
     def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
         """Begin a new tree; discard all sums."""
         width = 3 if weighted else 2
-        if width != self._width:
-            self._width, self._starts = width, width * self._zones.begins[np.newaxis]
-            self._slots = np.empty((0, int(self._starts[0, -1])), np.int64)
-        self._first_scale[0] = int(size_shift(sizes.total)), 0, sizes.slope
+        if width != self._sums.width:
+            starts = width * self._zones.begins[np.newaxis]
+            self._sums = self._sums._replace(slots=np.empty((0, int(starts[0, -1])), np.int64), starts=starts, width=width)
+        self._sums.first_scale[0] = int(size_shift(sizes.total)), 0, sizes.slope
 
     def sum_slots(self, n_threads: int, ids: NDArray[np.int32], held: NDArray[np.int64] | None = None, most_splits: int = 0) -> SumSlots:
         """Return slots for threads that grow subtrees."""
         n_bytes = max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_CELL * self._zones.elements.shape[0])
-        most = max(n_threads, n_bytes // max(1, 8 * self._slots.shape[1]))
-        n_slots = min(max(SLOTS_PER_THREAD * n_threads, most_splits + n_threads), most)
-        if self._slots.shape[0] < n_slots:
-            self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
-        scales, shifts = np.zeros(self._slots.shape[0], SCALE), np.zeros((1, ids.shape[0]), np.uint64)
-        sums = Sums(
-            self._slots, np.zeros(self._slots.shape[0], np.int64), scales, self._first_scale, self._starts, shifts, self._width, 0, 2**62,
-            np.zeros(2, np.int64), _NO_PLACES, np.empty((0, 0), np.uint8), *NOTHING_KNOWN,
-        )  # fmt: skip
-        return make_sum_slots(self._zones, sums, ids, n_threads, _NONE)
+        most = max(n_threads, n_bytes // max(1, 8 * self._sums.slots.shape[1]))
+        self._sums = _with_slots(self._sums, min(max(SLOTS_PER_THREAD * n_threads, most_splits + n_threads), most))
+        return make_sum_slots(self._zones, self._sums, ids, n_threads, _NONE)
 
 
 class ZoneSums:
@@ -89,10 +96,7 @@ class ZoneSums:
         self._place_of = np.empty(zone_map.lists.shape[1], np.uint32)
         n_rows, (k, capacity) = 0 if self._place_of.shape[0] else zone_map.part.shape[0], zone_map.firsts.shape
         known, stored_rows = np.full((2, k if n_rows else 0, capacity + 1), -1), np.empty((k, n_rows // KEPT_SHARE), np.uint64)
-        numbers, scales, shifts, sides = _NONE.reshape(0, 0), np.zeros(1, SCALE), np.zeros((1, 0), np.uint64), np.empty((0, 0), np.uint8)
-        self._sums = Sums(
-            numbers, _NONE, scales[:0], scales, numbers, shifts, 0, 0, 0, np.zeros(2, np.int64), _NO_PLACES, sides, known, stored_rows
-        )
+        self._sums = _no_sums(known, stored_rows)
 
     def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
         """Begin a new tree, with the columns at ``places`` and ``n_in`` rows of these sizes; discard all sums."""
@@ -143,11 +147,7 @@ class ZoneSums:
         n_slots = max(n_threads, min(max(wanted * n_threads, most_splits + n_threads), self._max_slots))
         if held is not None:
             n_slots = max(self._threads.n_threads + 1, self._max_slots)  # for every level, whatever the number of threads that search it
-        sums = self._sums
-        if sums.slots.shape[0] < n_slots:
-            slots, sides = np.empty((n_slots, sums.slots.shape[1]), np.int64), np.empty((n_slots, self.zone_map.most_codes), np.uint8)
-            grains, scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
-            self._sums = sums = sums._replace(slots=slots, grains=grains, scales=scales, sides=sides)
+        self._sums = sums = _with_slots(self._sums, n_slots, self.zone_map.most_codes)
         # The places of the rows of a level are not stored.
         sums = sums._replace(slots=sums.slots[:n_slots], place_of=self._place_of if held is None else _NO_PLACES)
         return make_sum_slots(self.zone_map, sums, ids, n_threads, _NONE if held is None else held)

@@ -40,6 +40,7 @@ from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.sum_slots import give_back, has_slots, keep, search_columns
 from dtrees.split.zones.sums import are_few
@@ -427,6 +428,7 @@ def likely_kernels(
     if by_sums:
         slots, limits, sums = task.sum_slots, task.limits.hidden, work_pool.sums[0]
         assert slots is not None
+        assert isinstance(slots.zone_map, ZoneMap)
         summed = SummedNode(slots.zone_map, slots.ids, slots.sums, task.partition, (0, 0, 0), sums)
         searched = typeof(summed), number, number, number, *map(typeof, (columns, limits, slots.bar, task.scratch, task.best))
         found += [(search_columns.kernel, searched), (hand_down_slot.kernel, (typeof(task), number))]

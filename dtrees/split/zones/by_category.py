@@ -18,7 +18,6 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import NO_BITS, NO_SPLIT, NodeColumn
 from dtrees.split.search.categories import FOUND, search_categories, search_groups
 from dtrees.split.search.category_orders import RARE
-from dtrees.split.table.sparse_zones import SparseZones
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.sums import Sums, element_of
 
@@ -28,7 +27,7 @@ class SummedNode(NamedTuple):
 
     Attributes
     ----------
-    zone_map : ZoneMap or SparseZones
+    zone_map : ZoneMap
     ids : ndarray of int32, shape (n_columns,)
         Numbers of the columns in the table.
     sums : Sums
@@ -40,7 +39,7 @@ class SummedNode(NamedTuple):
         The sums of all its rows.
     """
 
-    zone_map: ZoneMap | SparseZones
+    zone_map: ZoneMap
     ids: NDArray[np.int32]
     sums: Sums
     partition: RowPartition
