@@ -65,6 +65,9 @@ POINTER_STEPS = 6
 LISTED_SHARE = 2
 #: Stored cells of a zone of a sparse column, and most such zones of a column.
 CELLS_PER_ZONE, MAX_SPARSE_ZONES = 32, 128
+
+#: Zones of consecutive columns of a sparse table that are bounded at once.
+ZONES_AT_ONCE = 256
 #: Nodes are searched by zone sums if they have one stored cell for this many zones.
 SPARSE_SUMS_SHARE = 2
 #: Listing a cell takes as long as reading this many cells of one column.

@@ -12,8 +12,8 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints import begin_column, unconstrained
-from dtrees.split.criteria.statistics import Moments
+from dtrees.split.criteria.constraints import begin_column, is_constrained, unconstrained
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn, bar_for, better, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
@@ -22,9 +22,10 @@ from dtrees.split.search.column import search_any_column, search_sorted
 from dtrees.split.search.order_statistics import search_deviations_of_list
 from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all, search_cells
 from dtrees.split.search.sweep import SortedRows
-from dtrees.split.zones.bounds import best_edge, flag_zones, sums_in, zone_arrays
+from dtrees.split.policy import ZONES_AT_ONCE
+from dtrees.split.zones.bounds import best_edge, flag_zones, sums_in
 from dtrees.split.zones.scan import below
-from dtrees.split.zones.sums import element_of, slope_of
+from dtrees.split.zones.sums import numbers_of, slope_of
 
 
 class InTable(NamedTuple):
@@ -165,63 +166,88 @@ def search_stored(columns, task, first, last, sums, path):
 
 
 @lean_kernel
-def _outline(task, slot, node, j):
-    """Write the sums of a node in the zones of a column to the scratch space; return those of missing values."""
-    zones, sums = task.sum_slots.zone_map, task.sum_slots.sums
-    element, zero = element_of(sums, slot, j), zones.zero_zone[j]
-    if zero >= 0:
-        g, h, n = node.g, node.h, node.n
-        for z in range(element.shape[0]):
+def _outline_columns(task, slot, node, low, high):
+    """Write the sums of a node in the zones of columns from ``low`` on, up to ``high``, to the scratch space.
+
+    Returns the column after the last one, and the sums of missing values. Columns follow each other with an empty zone in between, at which
+    no split is allowed. A column with missing values is outlined by itself, and so are those that do not fit.
+    """
+    zones, sums, out = task.sum_slots.zone_map, task.sum_slots.sums, task.scratch.sums
+    numbers = numbers_of(sums, slot, ZERO(), zones.which.shape[0]).reshape(-1, sums.width)
+    shift, at, missing = sums.scales[slot].shift, ZERO(), no_moments()
+    for j in range(low, high):
+        first, n_zones, zero = zones.begins[j], zones.n_zones[j], zones.zero_zone[j]
+        absent = sums_in(numbers, first + n_zones)
+        if j > low and (missing.n > 0 or absent.n > 0 or at + n_zones >= ZONES_AT_ONCE):
+            return j, missing
+        missing = absent
+        g, h, n = node.g - missing.g, node.h - missing.h, node.n - missing.n
+        for z in range(n_zones if zero >= 0 else 0):
             if z != zero:
-                own = sums_in(element, z)
+                own = sums_in(numbers, first + z)
                 g, h, n = g - own.g, h - own.h, n - own.n
-        element[zero, 0], element[zero, 1] = g, n
-        if sums.width == 3:
-            element[zero, 2] = h
-    return zone_arrays(element, zones.n_zones[j], ZERO(), sums.scales[slot].shift, task.scratch.sums)
+        zeros, g, h, n = Moments(g, h, n), ZERO(), ZERO(), ZERO()
+        for z in range(n_zones + 1):
+            own, size = sums_in(numbers, first + z), (numbers[first + z, 1] >> 32) << shift
+            if z == zero:
+                own, size = zeros, ZERO()
+            if z == n_zones:
+                own = no_moments()
+            out[G0, at], out[H0, at], out[N0, at], out[SIZE, at] = g, h, n, size
+            g, h, n = g + own.g, h + own.h, n + own.n
+            out[G1, at], out[H1, at], out[N1, at] = g, h, n
+            at += 1
+    return high, missing
 
 
 @lean_kernel
-def _bound_column(task, slot, node, sums, j, bar):
-    """Return the best score above the bar at an edge of a column's zones, -1.0 if there is none, and whether to search the column."""
+def _bound_columns(task, slot, node, sums, low, high, bar, n_wanted):
+    """Find out in which columns from ``low`` on, up to ``high``, a split may score above the bar; add these to ``task.buffer.present``.
+
+    Returns the column after the last one, the number of columns in ``present``, and the best score above the bar at an edge of zones, -1.0
+    if there is none. The column of that edge is one of those added.
+    """
     zones, limits, scratch, scales = task.sum_slots.zone_map, task.limits, task.scratch, task.sum_slots.sums.scales
-    if not begin_column(limits.criterion, sums, j):
-        return -1.0, False
-    missing, n_zones, first = _outline(task, slot, node, j), zones.n_zones[j], zones.begins[j]
+    if not begin_column(limits.criterion, sums, low):
+        return low + 1, n_wanted, -1.0
+    high, missing = _outline_columns(task, slot, node, low, low + 1 if is_constrained(limits.criterion) else high)
+    first, n_zones, numbers, wanted = zones.begins[low], zones.begins[high] - zones.begins[low] - 1, scratch.numbers, task.buffer.present
     edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     if edge > bar:
-        return edge, True
+        bar = below(edge)
     for z in range(n_zones):
-        scratch.numbers[z] = z
-    slope, numbers = slope_of(limits, scales[slot]), scratch.numbers
+        numbers[z] = z
+    slope = slope_of(limits, scales[slot])
     n = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), slope, numbers, scratch.flags)
+    column, last = low, NONE()
     for k in range(n):
-        if not zones.alone[first + numbers[k]]:
-            return edge, True
-    return edge, False
+        place = first + numbers[k]
+        while place >= zones.begins[column + 1]:
+            column += 1
+        if column != last and (edge >= 0.0 or not zones.alone[place]):
+            wanted[n_wanted], last = column, column
+            n_wanted += 1
+    return high, n_wanted, edge
 
 
 @lean_kernel
 def search_summed(columns, task, slot, first, last, sums, path):
     """Find the best split of a node that has a slot, in all columns; it is written to ``task.best``.
 
-    Only columns in which a split may exceed the best one at an edge of a zone are searched.
+    Only columns in which a split may exceed the best one at an edge of a zone are searched, those next to that edge first.
     """
-    rows, buffer, wanted = task.partition.rows[first:last], task.buffer, task.buffer.present
-    node, top, lead, n_wanted = Moments(sums[0], sums[1], last - first), -1.0, NONE(), ZERO()
-    for j in range(columns.starts.shape[0] - 1):
-        edge, searches = _bound_column(task, slot, node, sums, j, below(top) if top >= 0.0 else top)
-        wanted[n_wanted] = j
-        n_wanted += searches
+    rows, buffer, n_columns = task.partition.rows[first:last], task.buffer, columns.starts.shape[0] - 1
+    node, top, lead, n_wanted, j = Moments(sums[0], sums[1], last - first), -1.0, ZERO(), ZERO(), ZERO()
+    while j < n_columns:
+        known = n_wanted
+        j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, n_columns, below(top) if top >= 0.0 else top, n_wanted)
         if edge > top:
-            top, lead = edge, j
+            top, lead = edge, known
     best = NO_SPLIT, -1.0, False, NONE()
-    for k in range(-1, n_wanted):
-        column = lead if k < 0 else np.int64(wanted[k])
-        if column < 0 or (k >= 0 and column == lead):
-            continue
+    for k in range(n_wanted):
+        column = np.int64(buffer.present[(lead + k) % n_wanted])
         bar = max(bar_for(column, best[3], best[1]), below(top) if top >= 0.0 else -1.0)
-        if k >= 0 and not _bound_column(task, slot, node, sums, column, bar)[1]:
+        if _bound_columns(task, slot, node, sums, column, column + 1, bar, n_wanted)[1] == n_wanted:
             continue
         m = find_cells(columns, column, rows, first, buffer)
         found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)

@@ -48,7 +48,7 @@ class CellBuffer(NamedTuple):
         Number of listed cells of each column, 0 between two nodes; -1 for columns that the tree may not use.
     end : ndarray of int64, shape (n_columns,)
         End of the listed cells of each column in ``keys``.
-    present : ndarray of int32, shape (n_columns,)
+    present : ndarray of int32, shape (n_columns + 1,)
         The columns with listed cells come first.
     dense : ndarray of uint32, shape (n_rows,) or (0,)
         A buffer for the codes of a whole column, for criteria that need them.
@@ -74,7 +74,7 @@ def make_cell_buffer(columns: SparseColumns, dense: bool, place_of: NDArray[np.u
         mapped(max(columns.rows.shape[0] // LISTED_SHARE, longest) + 1, np.uint64),
         np.zeros(n_columns, np.int32),
         np.empty(n_columns, np.int64),
-        np.empty(n_columns, np.int32),
+        np.empty(n_columns + 1, np.int32),
         mapped(n_rows if dense else 0, np.uint32),
     )
 
