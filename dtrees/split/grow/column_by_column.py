@@ -17,12 +17,12 @@ from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Momen
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.node.records import CONSTANT, NO_SPLIT, SPLIT, NodeColumn, bar_for, better, complete
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.policy import ZONES_AT_ONCE
 from dtrees.split.search.categories import search_categories_of_list
 from dtrees.split.search.column import search_any_column, search_sorted
 from dtrees.split.search.order_statistics import search_deviations_of_list
 from dtrees.split.search.sparse import any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all, search_cells
 from dtrees.split.search.sweep import SortedRows
-from dtrees.split.policy import ZONES_AT_ONCE
 from dtrees.split.zones.bounds import best_edge, flag_zones, sums_in
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import numbers_of, slope_of
