@@ -25,9 +25,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split.compile.cache import PATCHES_NUMBA, is_cached
 from dtrees.split.compile.helper import allow_helper, start_helper
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.split.grow.subtree import grow_sparse
 from dtrees.split.policy import SERIAL_FOREST_CELLS
-from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.split.table.sparse_columns import AnyColumns, presort_cells
 from dtrees.tree.tree import Tree
 
 _logger = logging.getLogger("dtrees")
@@ -41,7 +40,7 @@ def note_compilation(sparse: bool = False) -> None:
 
     At most once in a process for sparse tables, and once for dense ones.
     """
-    kernel = grow_sparse if sparse else grow_together
+    kernel = presort_cells if sparse else grow_together  # the first ones to be compiled
     if sparse in _noted or kernel.signatures:
         return
     _noted.add(sparse)

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.runner import NO_SUM_SLOTS, Assignment, Runner, TreeContext, make_task, size_of_task
+from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, make_task, size_of_task
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import are_compiled_elsewhere, compile_all_elsewhere, compile_elsewhere, compile_together
 from dtrees.split.compile.kernels import bind, is_compiled
@@ -26,19 +26,20 @@ from dtrees.split.grow.block import make_block
 from dtrees.split.grow.by_criterion import METHODS, search_tiny
 from dtrees.split.grow.parallel_subtree import Wanted, grow_plain, grow_together, likely_kernels
 from dtrees.split.grow.subtree import Task
-from dtrees.split.grow.work_pool import Opening, WorkPool, begin, begin_level, give_up, grown, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.grow.work_pool import Opening, WorkPool, begin, begin_level, grown, make_work_pool, opening
 from dtrees.split.node.limits import RandomThreshold, limits_for_thread, most_nodes
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Candidates, Nodes
 from dtrees.split.policy import MOST_NODES_KEPT, PLAIN_CELLS, TINY_RANKED_ROWS, TINY_ROWS
-from dtrees.split.table.columns import Columns
-from dtrees.split.table.zone_map import compile_zones
-from dtrees.split.zones.sum_slots import SumSlots, for_thread
+from dtrees.split.table.columns import Columns, presort
+from dtrees.split.table.zone_map import compile_zones, map_zones
+from dtrees.split.zones.sum_slots import SumSlots, for_thread, no_sum_slots
 from dtrees.split.zones.sums import note_places
 from dtrees.tree.predict import compile_prediction
 
 #: The growing kernel runs without this one while a helper compiles it.
 _TINY = search_tiny.kernel
+NO_SUM_SLOTS = no_sum_slots(map_zones(presort([])))
 #: The first field of a task that is the same for all trees.
 _FIRST_BUFFER = Task._fields.index("pool")
 _Kernel = Callable[[Columns, WorkPool, Task], None]
@@ -59,7 +60,6 @@ class SubtreeRunner(Runner):
         self._opening: Opening
         self._task_size: tuple[int, ...] = ()
         self._methods: Methods | None = None
-        self._control: NDArray[np.int64] | None = None
 
     def forget(self) -> None:
         """Free scratch space, and the buffers that refer to it."""
@@ -79,7 +79,7 @@ class SubtreeRunner(Runner):
             most_rows = max(in_stop - start for start, in_stop, _, _ in assignment.roots.places)
             n_threads, assignment = 1, assignment._replace(block_rows=most_rows, share_rows=most_rows, sum_slots=None, is_plain=True)
             ready = self._prepare(n_threads, assignment)
-        work_pool = self._run(n_threads, assignment, cast(_Ready, ready))
+        work_pool = self._do(n_threads, assignment, cast(_Ready, ready))
         reuses_buffers = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
         if not reuses_buffers:
             self._work_pool, self._made_for = None, ()
@@ -88,26 +88,13 @@ class SubtreeRunner(Runner):
     def search(self, n_threads: int, assignment: Assignment) -> tuple[Candidates, NDArray[np.int64]]:
         """Search the nodes of a level; return the best candidates and the slots of all nodes of the assignment."""
         n, ready = len(assignment.roots.places), self._prepare(n_threads, assignment)
-        work_pool = self._run(n_threads, assignment, cast(_Ready, ready))
+        work_pool = self._do(n_threads, assignment, cast(_Ready, ready))
         return work_pool.found.take(slice(0, n)), work_pool.places["slot"][:n].copy()
 
-    def _run(self, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
+    def _do(self, n_threads: int, assignment: Assignment, ready: _Ready) -> WorkPool:
         """Have threads do the tasks of a work pool."""
         kernel, work_pool, tasks = ready
-        self._budget = assignment.context.budget
-        self._control = work_pool.control
-        if assignment.is_interruptible:
-            self.threads.run_interruptibly(n_threads, lambda thread: kernel(self._columns, work_pool, tasks[thread]), self.give_up)
-        elif n_threads == 1:
-            kernel(self._columns, work_pool, tasks[0])
-        else:
-            self.threads.together(
-                n_threads,
-                lambda thread: kernel(self._columns, work_pool, tasks[thread]),
-                lambda: wait_for_work_pool(work_pool.control),
-                give_up=lambda: give_up(work_pool.control),
-            )
-        self._end()
+        self._run(assignment, lambda thread: kernel(self._columns, work_pool, tasks[thread]), n_threads, work_pool.control)
         return work_pool
 
     def _prepare(self, n_threads: int, assignment: Assignment) -> _Ready | None:
@@ -130,7 +117,7 @@ class SubtreeRunner(Runner):
         if _TINY in methods.kernels and not are_compiled_elsewhere([*methods.kernels[_TINY]]):
             del methods.kernels[_TINY]
         is_plain = is_plain or _TINY in methods.kernels
-        sum_slots = None if find_sums is None else find_sums()
+        sum_slots = None if find_sums is None else find_sums(n_threads)
         if sum_slots is not None and slots is None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
             if rows.shape[0] < place_of.shape[0]:  # rows outside the partition have no place
@@ -143,12 +130,6 @@ class SubtreeRunner(Runner):
             work_pool = begin_level(work_pool, len(roots.places), slots)
         tasks = [_on(context, task, block_rows, sum_slots, methods, is_plain) for task in self._tasks[:n_threads]]
         return kernel, work_pool, tasks
-
-    def give_up(self) -> None:
-        """Have the threads that grow nodes stop soon; see :meth:`Runner.give_up`."""
-        super().give_up()
-        if self._control is not None:
-            give_up(self._control)
 
     def _allocate(self, assignment: Assignment) -> None:
         """Allocate buffers that are large enough for the nodes to be grown."""
@@ -214,7 +195,7 @@ class SubtreeRunner(Runner):
         block = make_block(block_rows, *rest, TINY_RANKED_ROWS if Deviations in kinds_of(criterion) else TINY_ROWS)
         # The arrays of each tree are inserted later, and should not be referenced here.
         context = context._replace(partition=no_rows(), spare=no_rows(), target=context.target[:0].copy())
-        return make_task(context, (most_rows, outside, n_levels), n_sums, self._scratch[thread], block)
+        return make_task(context, (most_rows, outside, n_levels), n_sums, self._scratch[thread], NO_SUM_SLOTS, block)
 
 
 def _driver(is_plain: bool) -> Any:
@@ -225,7 +206,7 @@ def _driver(is_plain: bool) -> Any:
 def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None, methods: Methods, is_plain: bool) -> Task:
     """Return a thread's task, adapted to another tree."""
     own, (seen, address, memory, _) = task.sum_slots, task.limits
-    if sum_slots is not None and own is not None:
+    if sum_slots is not None:
         own = sum_slots._replace(slot_of=own.slot_of, bar=own.bar)
     partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     limits, budget = limits_for_thread(limits), LeafBudget(first, control, task.budget.waiting)

@@ -153,7 +153,7 @@ class NodeSearch:
         sizes = table.in_stop[nodes] - table.start[nodes]
         n_threads = min(threads.n_threads, 1 + int(sizes.sum()) * self.places.shape[0] // GROW_CELLS_BY_SUMS)
         held = slots[np.searchsorted(level, parents)]
-        sums = partial(self._sums().sum_slots, n_threads, self._shard_columns.ids, held)
+        sums = partial(self._sums().sum_slots, ids=self._shard_columns.ids, held=held)
         self.scratch_for(n_threads - 1)
         roots, share_rows = table.roots(every, origins(every.shape[0]), depth), rows_to_share(int(sizes.max()), n_threads)
         assignment = Assignment(self.context()._replace(pool=self._pool_here), roots, 0, share_rows, sums, slots=held)

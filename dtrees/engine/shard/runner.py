@@ -13,7 +13,7 @@ from dtrees.engine.threads import INTERRUPTIBLE_CELLS, GivenUp, Threads, in_main
 from dtrees.split.grow.best_first import ORIGIN, LeafBudget, give_up_tree, was_given_up
 from dtrees.split.grow.block import Block
 from dtrees.split.grow.subtree import Task, make_stack, of_criterion
-from dtrees.split.grow.work_pool import Roots
+from dtrees.split.grow.work_pool import Roots, give_up, wait_for_work_pool
 from dtrees.split.node.limits import NodeLimits, SplitLimits
 from dtrees.split.node.partition import RowPartition, no_rows
 from dtrees.split.node.records import Nodes, empty_candidates
@@ -21,9 +21,7 @@ from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.table.sparse_columns import AnyColumns
-from dtrees.split.zones.sum_slots import SumSlots, no_sum_slots
-
-NO_SUM_SLOTS = no_sum_slots()
+from dtrees.split.zones.sum_slots import SumSlots
 
 
 class TreeContext(NamedTuple):
@@ -52,7 +50,7 @@ class Assignment(NamedTuple):
     share_rows : int
         Nodes of more rows are shared by several threads.
     sum_slots : callable or None
-        If given, larger nodes are searched by the zone sums that it returns.
+        If given, larger nodes are searched by the zone sums that it returns for a number of threads.
     slots : ndarray of int64 or None, default=None
         If given, the nodes of a level are only searched (:func:`~dtrees.split.grow.work_pool.begin_level`).
     keep : bool, default=True
@@ -65,7 +63,7 @@ class Assignment(NamedTuple):
     roots: Roots
     block_rows: int
     share_rows: int
-    sum_slots: Callable[[], SumSlots] | None = None
+    sum_slots: Callable[[int], SumSlots] | None = None
     slots: NDArray[np.int64] | None = None
     keep: bool = True
     is_plain: bool = False
@@ -91,7 +89,13 @@ def size_of_task(context: TreeContext, places: Sequence[tuple[int, int, int, int
 
 
 def make_task(
-    context: TreeContext, size: tuple[int, int, int], n_sums: int, scratch: Scratch, block: Block | None, buffer: CellBuffer | None = None
+    context: TreeContext,
+    size: tuple[int, int, int],
+    n_sums: int,
+    scratch: Scratch,
+    sum_slots: SumSlots,
+    block: Block | None = None,
+    buffer: CellBuffer | None = None,
 ) -> Task:
     """Allocate the buffers of a thread that grows nodes of a size; the kernels (``methods``) are set later."""
     (most_rows, outside, n_levels), limited = size, context.budget.first.shape[0] > 0
@@ -103,7 +107,7 @@ def make_task(
         stops=context.stops,
         keys=context.keys,
         block_rows=-1,
-        sum_slots=None if block is None else NO_SUM_SLOTS,
+        sum_slots=sum_slots,
         is_plain=False,
         pool=context.pool.copy(),
         scratch=scratch,
@@ -132,17 +136,27 @@ class Runner(ABC):
     def __init__(self, columns: AnyColumns, threads: Threads, by_turns: bool = False) -> None:
         self.threads, self.by_turns, self._spare = threads, by_turns, no_rows()
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
-        self._budget: LeafBudget | None = None  # for the nodes being grown, which can be stopped through it
+        self._growing: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # the controls of the nodes being grown
         self.forget()
 
     def give_up(self) -> None:
         """Have the threads that grow nodes stop soon, from any thread; growing then raises :class:`~dtrees.engine.threads.GivenUp`."""
-        if self._budget is not None:
-            give_up_tree(self._budget.control)
+        if self._growing is not None:
+            budget, work_pool = self._growing
+            give_up_tree(budget)
+            give_up(work_pool)
 
-    def _end(self) -> None:
-        """Raise if the growth was stopped meanwhile."""
-        if self._budget is not None and was_given_up(self._budget.control):
+    def _run(self, assignment: Assignment, kernel: Callable[[int], None], n_threads: int, control: NDArray[np.int64]) -> None:
+        """Have threads do the tasks of a work pool with this ``control``: ``kernel`` does those of a thread."""
+        budget = assignment.context.budget.control
+        self._growing = budget, control
+        if assignment.is_interruptible:
+            self.threads.run_interruptibly(n_threads, kernel, self.give_up)
+        elif n_threads == 1:
+            kernel(0)
+        else:
+            self.threads.together(n_threads, kernel, lambda: wait_for_work_pool(control), give_up=lambda: give_up(control))
+        if was_given_up(budget):
             raise GivenUp("these nodes were given up")
 
     def forget(self) -> None:

@@ -274,7 +274,7 @@ class TreeState(NodeSearch):
         context, most_splits = self.context(), self._most_splits
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, known))
-        sum_slots = partial(self.sum_slots, n_threads, most_splits) if self.by_sums else None
+        sum_slots = partial(self.sum_slots, most_splits=most_splits) if self.by_sums else None
         # The result may be overwritten by the next tree, unless trees take turns.
         assignment = Assignment(context, roots, block_rows, share_rows, sum_slots, keep=runner.by_turns)
         return runner.grow(n_threads, assignment)

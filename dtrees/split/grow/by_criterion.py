@@ -14,7 +14,16 @@ from dtrees.split.compile.methods import MethodSet
 from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria import constraints
-from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node, search_stored, search_summed
+from dtrees.split.grow.column_by_column import (
+    InBlock,
+    InTable,
+    conclude,
+    search_node,
+    search_some,
+    search_stored,
+    search_summed,
+    share_of,
+)
 from dtrees.split.grow.work_pool import LOCK, bounds_of, partition_of, place_of
 from dtrees.split.node.records import NO_SPLIT, SPLIT, complete_but_threshold
 from dtrees.split.numbers.hashing import draw_columns, undraw_columns
@@ -65,7 +74,9 @@ def _search_zones(buffer, columns, task, n, first, last, sums):
 
 @_search_zones.of(CellBuffer)
 def _(buffer, columns, task, n, first, last, sums):
-    search_summed(columns, task, slot_for(task.sum_slots, n, task.partition, first, last), first, last, sums, task.stack.path[n])
+    place, bar = (first, last, slot_for(task.sum_slots, n, task.partition, first, last)), task.sum_slots.bar
+    bar[0] = -1.0
+    search_summed(columns, task, task.partition, place, sums, task.stack.path[n], (ZERO(), task.sum_slots.zone_map.which.shape[0]), bar)
 
 
 @lean_kernel
@@ -188,9 +199,27 @@ def first_shared(work_pool, task, i):
 @METHODS.method(_INT, _INT, _INT)
 def search_shared(columns, work_pool, task, i, chunk, n):
     """Search a node of the work pool: the last of ``n`` chunks is the most promising column, the others share the rest."""
+    _search_shared(task.buffer, columns, work_pool, task, i, chunk, n)
+
+
+@optional
+def _search_shared(buffer, columns, work_pool, task, i, chunk, n):
     bar, lead, summed = work_pool.bars[i : i + 1], work_pool.places[i].first_column, _summed(work_pool, task, i)
     if chunk == n - 1:
         search_columns(summed, lead, lead + 1, NONE(), columns, task.limits, bar, task.scratch, task.best)
     else:
         share = bounds_of(ZERO(), n_searched(task), chunk, n - 1)
         _search_share(columns, task, summed, work_pool.paths[i], share, lead, bar)
+
+
+@_search_shared.of(CellBuffer)
+def _(buffer, columns, work_pool, task, i, chunk, n):
+    partition, place, sums = partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i]
+    search_summed(columns, task, partition, place, sums, work_pool.paths[i], share_of(columns, chunk, n), work_pool.bars[i : i + 1])
+
+
+@METHODS.method(_INT, _INT, _INT)
+def search_cells_shared(columns, work_pool, task, i, chunk, n):
+    """Search a node of the work pool, of a sparse table, without sums: one of ``n`` chunks."""
+    partition, place, sums = partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i]
+    search_some(columns, task, partition, place, sums, work_pool.paths[i], share_of(columns, chunk, n), work_pool.bars[i : i + 1])

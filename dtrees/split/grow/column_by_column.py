@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import optional, specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import begin_column, is_constrained, unconstrained
@@ -112,14 +112,14 @@ def conclude(columns, task, n, sums, best):
 
 
 @lean_kernel
-def search_listed(columns, task, column, keys, first, last, sums, path, bar):
+def _search_listed(columns, task, partition, column, keys, first, last, sums, path, bar):
     """Find the best split of a node in a column, given the keys of its cells."""
     limits, buffer = task.limits, task.buffer
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    pair = NodeColumn(buffer.dense, values, task.partition, first, last, sums, bits)
+    pair = NodeColumn(buffer.dense, values, partition, first, last, sums, bits)
     return search_cells(unconstrained(limits.criterion), columns.zero_code[column], keys, pair, limits, bar, task.scratch)
 
 
@@ -158,7 +158,9 @@ def search_stored(columns, task, first, last, sums, path):
         if m == 0:
             continue
         bar = bar_for(column, best[3], best[1])
-        best = better(best, search_listed(columns, task, column, buffer.keys[end - m : end], first, last, sums, path, bar), column)
+        keys = buffer.keys[end - m : end]
+        found = _search_listed(columns, task, task.partition, column, keys, first, last, sums, path, bar)
+        best = better(best, found, column)
     if not everything:
         undraw_columns(task.keys[0], path, pool, drawn)
     forget_cells(buffer, n_present)
@@ -231,49 +233,84 @@ def _bound_columns(task, slot, node, sums, low, high, bar, n_wanted):
 
 
 @lean_kernel
-def search_summed(columns, task, slot, first, last, sums, path):
-    """Find the best split of a node that has a slot, in all columns; it is written to ``task.best``.
+def _search_stored_column(columns, task, partition, column, first, last, sums, path, best, bar):
+    """Return the best split of a node, given the best one in other columns, and the bar that it must exceed."""
+    m = find_cells(columns, column, partition.rows[first:last], first, task.buffer)
+    if m == 0:
+        return best
+    bar = max(bar, bar_for(column, best[3], best[1]))
+    found = _search_listed(columns, task, partition, column, task.buffer.keys[:m], first, last, sums, path, bar)
+    return better(best, found, column)
+
+
+@inlined_kernel
+def _tied(bar):
+    """Return the bar that a split as good as the best known one exceeds; -1.0 if there is none."""
+    return below(bar) if bar >= 0.0 else -1.0
+
+
+@lean_kernel
+def search_summed(columns, task, partition, place, sums, path, share, bar):
+    """Find the best split of a node in some columns, if it may be the best in all; it is written to ``task.best``.
 
     Only columns in which a split may exceed the best one at an edge of a zone are searched, those next to that edge first.
-    """
-    rows, buffer, n_columns = task.partition.rows[first:last], task.buffer, columns.starts.shape[0] - 1
-    node, top, lead, n_wanted, j = Moments(sums[0], sums[1], last - first), -1.0, ZERO(), ZERO(), ZERO()
-    while j < n_columns:
-        known = n_wanted
-        j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, n_columns, below(top) if top >= 0.0 else top, n_wanted)
-        if edge > top:
-            top, lead = edge, known
-    best = NO_SPLIT, -1.0, False, NONE()
-    for k in range(n_wanted):
-        column = np.int64(buffer.present[(lead + k) % n_wanted])
-        bar = max(bar_for(column, best[3], best[1]), below(top) if top >= 0.0 else -1.0)
-        if _bound_columns(task, slot, node, sums, column, column + 1, bar, n_wanted)[1] == n_wanted:
-            continue
-        m = find_cells(columns, column, rows, first, buffer)
-        found = search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar)
-        if m > 0:
-            best = better(best, found, column)
-    conclude(columns, task, last - first, sums, best)
-
-
-@lean_entry
-def search_some(columns, task, first, last, path, sums, low, high):
-    """Find the best split of the node at places first..last in the tree's columns ``low:high``; it is written to ``task.best``.
 
     Parameters
     ----------
     columns : SparseColumns
     task : Task
-        Private to this thread; ``task.buffer.place_of`` is shared, and has the places of the rows.
+    partition : RowPartition
+        It has the rows of the node.
+    place : tuple of int
+        The start of the node, the end of its in-sample rows, and its slot.
+    sums : ndarray of int64
+    path : uint64
+    share : tuple of int
+        The columns: start and stop.
+    bar : ndarray of float64, shape (1,)
+        The best known score of the node, -1.0 if there is none. Threads that search the node share it.
     """
-    buffer, rows = task.buffer, task.partition.rows[first:last]
-    best = CONSTANT, -1.0, False, np.int64(-1)
-    for k in range(low, high):
-        column = np.int64(task.pool[k])
-        m = find_cells(columns, column, rows, first, buffer)
-        if m == 0:
-            continue
-        bar = bar_for(column, best[3], best[1])
-        best = better(best, search_listed(columns, task, column, buffer.keys[:m], first, last, sums, path, bar), column)
-    task.best.records[0].column = -1
+    (first, last, slot), (j, high), wanted = place, share, task.buffer.present
+    node, lead, n_wanted = Moments(sums[0], sums[1], last - first), ZERO(), ZERO()
+    while j < high:
+        known, top = n_wanted, bar[0]
+        j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, high, _tied(top), n_wanted)
+        if edge > top:
+            bar[0], lead = edge, known
+    best = NO_SPLIT, -1.0, False, NONE()
+    for k in range(n_wanted):
+        column, top = np.int64(wanted[(lead + k) % n_wanted]), _tied(max(bar[0], best[1]))
+        if _bound_columns(task, slot, node, sums, column, column + 1, top, n_wanted)[1] > n_wanted:
+            best = _search_stored_column(columns, task, partition, column, first, last, sums, path, best, top)
     conclude(columns, task, last - first, sums, best)
+
+
+@lean_kernel
+def search_some(columns, task, partition, place, sums, path, share, bar):
+    """Find the best split of a node like :func:`search_summed`, without sums, in those columns that the tree may use."""
+    (first, last, _), (low, high), best = place, share, (CONSTANT, -1.0, False, NONE())
+    for column in task.pool:
+        if low <= column < high:
+            best = _search_stored_column(columns, task, partition, np.int64(column), first, last, sums, path, best, _tied(bar[0]))
+    conclude(columns, task, last - first, sums, best)
+
+
+@lean_kernel
+def share_of(columns, chunk, n):
+    """Return the start and the stop of the columns of one of ``n`` chunks, of about as many stored cells each."""
+    return _column_at(columns, chunk, n), _column_at(columns, chunk + 1, n)
+
+
+@lean_kernel
+def _column_at(columns, part, n):
+    """Return the first column with at least ``part`` out of ``n`` of all stored cells before it, counting one more for each column."""
+    starts = columns.starts
+    k = starts.shape[0] - 1
+    low, high, wanted = ZERO(), k, (starts[k] + k) * part // n
+    while low < high:
+        middle = (low + high) // 2
+        if starts[middle] + middle < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -27,6 +27,7 @@ from numba import typeof, types
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_to_write
 from dtrees.split.compile.methods import Methods
+from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow import by_criterion, parallel_sums
 from dtrees.split.grow import work_pool as pools
@@ -34,11 +35,12 @@ from dtrees.split.grow.best_first import come_from, is_hopeless, is_limited, is_
 from dtrees.split.grow.block import fill_block
 from dtrees.split.grow.subtree import Task, grow_block, grow_subtree, hand_down_slot, is_large, put_root, weight_of
 from dtrees.split.node.limits import BestThreshold, is_categorical, may_be_split, most_nodes
-from dtrees.split.node.partition import Sides, is_pure, mark_places
+from dtrees.split.node.partition import Sides, is_pure, mark_places, mark_places_sparse
 from dtrees.split.node.records import NO_SPLIT, SPLIT, Nodes, cut_of, make_leaf, note_split
 from dtrees.split.numbers.hashing import LEFT, child_path
-from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS
+from dtrees.split.policy import AHEAD_TO_WRITE, CHUNKS, SPARSE_CHUNKS
 from dtrees.split.search.categories import search_categories_of_list
+from dtrees.split.search.sparse import CellBuffer
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.by_category import SummedNode
@@ -157,14 +159,14 @@ def do_chunk(columns, work_pool, task, kind, i, chunk):
         else:
             _end(sum_slots, work_pool, task, i)
     elif kind == pools.MARK:
-        _mark(sum_slots, columns, work_pool, task, i, chunk)
+        _mark(task.buffer, columns, work_pool, task, i, chunk)
         if pools.is_last(work_pool, i):
             _place_children(work_pool, task, i)
             pools.add_chunks(work_pool, pools.SPREAD, i, pools.n_chunks(work_pool, work_pool.places[i].stop - work_pool.places[i].start))
     elif kind == pools.DIVIDED:
         _hand_down(sum_slots, work_pool, task, i)
     else:
-        _spread(sum_slots, work_pool, task, i, chunk)
+        _spread(work_pool, task, i, chunk)
         if pools.is_last(work_pool, i):
             _hand_down(sum_slots, work_pool, task, i)
 
@@ -191,8 +193,8 @@ def _open(sum_slots, work_pool, task, i):
     if shared:
         places.n_nodes = -1
         make_leaf(work_pool.parts.records[places.offset], start, in_stop, places.stop)
-        if places.slot >= 0:
-            parallel_sums.start_leading(sum_slots, work_pool, task, i)
+        if places.slot >= 0 or not has_slots(sum_slots):
+            _start_search(task.buffer, work_pool, task, i)
         else:
             shared = parallel_sums.start_sum(sum_slots, work_pool, i, i)
     if not shared:
@@ -206,7 +208,7 @@ def _assign(sum_slots, work_pool, task, i, summed):
     node = places[i].summed
     if node == i:
         places[i].slot = summed
-        parallel_sums.start_leading(sum_slots, work_pool, task, i)
+        _start_search(task.buffer, work_pool, task, i)
         return
     left = places[i].left_child
     other = left + 1 if node == left else left
@@ -240,6 +242,19 @@ def _wants_slot(work_pool, task, i):
     return is_large(task, places.in_stop - places.start, places.depth, work_pool.sums[i])
 
 
+@optional
+def _start_search(buffer, work_pool, task, i):
+    """Create the chunks of the first step of the search of a node."""
+    parallel_sums.start_leading(task.sum_slots, work_pool, task, i)
+
+
+@_start_search.of(CellBuffer)
+def _(buffer, work_pool, task, i):
+    work_pool.bars[i] = -1.0
+    work_pool.found.records[i].status = NO_SPLIT
+    pools.add_chunks(work_pool, pools.SCAN, i, min(CHUNKS, SPARSE_CHUNKS * work_pool.n_threads))
+
+
 @lean_kernel
 def _start_scans(work_pool, task, i):
     """Create the chunks of the search: the most promising column goes first, while other threads begin with the others."""
@@ -252,7 +267,10 @@ def _start_scans(work_pool, task, i):
 def _scan(columns, work_pool, task, i, chunk):
     """Search some columns: the last chunk, claimed first, is the most promising one, the others share the rest."""
     task.best.records[0].status = NO_SPLIT
-    by_criterion.search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
+    if has_slots(task.sum_slots):
+        by_criterion.search_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
+    else:
+        by_criterion.search_cells_shared(columns, work_pool, task, i, chunk, work_pool.places[i].n_chunks)
     _offer(work_pool, task, i)
 
 
@@ -264,6 +282,7 @@ def _offer(work_pool, task, i):
         acquire(work_pool.control, pools.LOCK)
         if best.status != SPLIT or mine.score > best.score or (mine.score == best.score and mine.column < best.column):
             work_pool.found.records[i] = mine
+            work_pool.bars[i] = max(work_pool.bars[i], mine.score)
             for k in range(task.best.left.shape[1]):
                 work_pool.found.left[i, k] = task.best.left[0, k]
             if is_categorical(task.limits.categories, mine.column) and not work_pool.is_level:
@@ -305,10 +324,10 @@ def _end(sum_slots, work_pool, task, i):
     _bring_back(work_pool, task, i)
 
 
-@lean_kernel
-def _mark(sum_slots, columns, work_pool, task, i, chunk):
+@optional
+def _mark(buffer, columns, work_pool, task, i, chunk):
     """Mark the rows of a chunk that go left, and count them in sample and out of sample."""
-    split = work_pool.found.records[i]
+    split, sum_slots = work_pool.found.records[i], task.sum_slots
     if is_categorical(task.limits.categories, split.column):
         rule = Sides(sum_slots.sums.sides[work_pool.places[i].slot])
         _mark_by_rule(columns.codes[split.column], rule, work_pool, task, i, chunk)
@@ -316,11 +335,25 @@ def _mark(sum_slots, columns, work_pool, task, i, chunk):
         _mark_by_rule(columns.codes[split.column], cut_of(columns, split, True), work_pool, task, i, chunk)
 
 
+@_mark.of(CellBuffer)
+def _(buffer, columns, work_pool, task, i, chunk):
+    split, counts, marks = work_pool.found.records[i], work_pool.counts[i, chunk], work_pool.goes_left
+    (first, middle, last), column, rule = _places_of_chunk(work_pool, i, chunk), np.int64(split.column), cut_of(columns, split, True)
+    counts[0] = mark_places_sparse(columns, column, rule, buffer.place_of, first, middle, marks)
+    counts[1] = mark_places_sparse(columns, column, rule, buffer.place_of, middle, last, marks)
+
+
 @lean_kernel
-def _mark_by_rule(codes, rule, work_pool, task, i, chunk):
+def _places_of_chunk(work_pool, i, chunk):
+    """Return the first place of a chunk of the rows of a node, the end of its in-sample rows, and that of all."""
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
     first, last = pools.bounds_of(start, stop, chunk, pools.n_chunks(work_pool, stop - start))
-    middle, counts, marks = min(max(first, in_stop), last), work_pool.counts[i, chunk], work_pool.goes_left
+    return first, min(max(first, in_stop), last), last
+
+
+@lean_kernel
+def _mark_by_rule(codes, rule, work_pool, task, i, chunk):
+    (first, middle, last), counts, marks = _places_of_chunk(work_pool, i, chunk), work_pool.counts[i, chunk], work_pool.goes_left
     rows = pools.partition_of(work_pool, task, i).rows
     counts[0] = mark_places(codes, rule, rows[first:middle], marks[first:middle])
     counts[1] = mark_places(codes, rule, rows[middle:last], marks[middle:last])
@@ -353,7 +386,7 @@ def _place_children(work_pool, task, i):
 
 
 @lean_kernel
-def _spread(sum_slots, work_pool, task, i, chunk):
+def _spread(work_pool, task, i, chunk):
     """Copy the rows of a chunk to their final places in the other partition."""
     start, in_stop, stop = work_pool.places[i].start, work_pool.places[i].in_stop, work_pool.places[i].stop
     one, other = work_pool.places[work_pool.places[i].left_child], work_pool.places[work_pool.places[i].left_child + 1]
@@ -362,7 +395,7 @@ def _spread(sum_slots, work_pool, task, i, chunk):
     partition, spare = pools.partition_of(work_pool, task, i), pools.partition_of(work_pool, task, work_pool.places[i].left_child)
     rows, a, b = partition.rows, partition.g, partition.h
     spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
-    inner, noted = work_pool.places[i].depth + 1 < task.stops.max_depth, sum_slots.sums.place_of
+    inner, noted = work_pool.places[i].depth + 1 < task.stops.max_depth, task.sum_slots.sums.place_of
     # Places of rows of leaves are not looked up, and their numbers are needed only if the tree's values are computed from them.
     has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
     has_b = has_sums and b.shape[0] > 0
@@ -401,7 +434,7 @@ def _hand_down(sum_slots, work_pool, task, i):
     record = work_pool.parts.records[work_pool.places[i].offset]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if pools.rows_of(work_pool, left) <= pools.rows_of(work_pool, left + 1) else (left + 1, left)
-    if _wants_slot(work_pool, task, larger):
+    if has_slots(sum_slots) and _wants_slot(work_pool, task, larger):
         if are_few(sum_slots.zone_map, sum_slots.sums, places[i].slot, pools.rows_of(work_pool, smaller)):
             parallel_sums.start_taking(sum_slots, work_pool, i, smaller)
             return

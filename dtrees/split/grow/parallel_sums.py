@@ -32,7 +32,7 @@ def start_sum(sum_slots, work_pool, i, node):
             zone_sums.begin_slot(sums, slot, n_rows)
         else:
             zone_sums.follow_slot(sums, slot, places.slot, rows_of(work_pool, i) - n_rows)
-        if min(wanted, n_rows // zone_sums.chunk_rows(sums, sums.grains[slot])) < most:
+        if min(wanted, n_rows // zone_sums.chunk_rows(sum_slots.zone_map, sums, slot)) < most:
             most = 1
         work_pool.counts[i, n, 0], work_pool.counts[i, n, 1] = slot, 0
         n += 1
@@ -56,7 +56,7 @@ def start_taking(sum_slots, work_pool, i, node):
 
 @lean_kernel
 def _chunks_of_columns(sum_slots, work_pool):
-    return max(1, min(min(CHUNKS, work_pool.n_threads), sum_slots.zone_map.which.shape[0]))
+    return max(1, min(min(CHUNKS, work_pool.n_threads), zone_sums.n_parts(sum_slots.zone_map)))
 
 
 @lean_kernel

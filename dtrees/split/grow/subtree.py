@@ -19,7 +19,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.memory import prefetch_row
 from dtrees.split.compile.methods import UNKNOWN, Hidden, hide
 from dtrees.split.compile.specialised import optional
@@ -122,8 +122,8 @@ class Task(NamedTuple):
         Keys of the tree's streams of node columns and random thresholds.
     block_rows : int
         Nodes of up to this many in-sample rows are finished in the block or, if the table is sparse, searched by their cells.
-    sum_slots : SumSlots or None
-        If present, larger nodes are searched by zone sums that they inherit.
+    sum_slots : SumSlots
+        If there are any, larger nodes are searched by zone sums that they inherit.
     budget : LeafBudget
     methods : ndarray of int64
         The addresses of the methods in :mod:`dtrees.split.grow.by_criterion`.
@@ -154,7 +154,7 @@ class Task(NamedTuple):
     stops: NodeLimits
     keys: tuple[np.uint64, np.uint64]
     block_rows: int
-    sum_slots: SumSlots | None
+    sum_slots: SumSlots
     budget: LeafBudget
     methods: NDArray[np.int64]
     is_plain: bool
@@ -329,7 +329,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
 
 @lean_kernel
 def _give_back(sum_slots, n):
-    if sum_slots is not None and has_slots(sum_slots):
+    if has_slots(sum_slots):
         give_back_of(sum_slots, n)
 
 
@@ -345,7 +345,7 @@ def hand_down_slot(task, n):
     sum_slots, todo, sums = task.sum_slots, task.stack.todo, task.stack.sums
     left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
     right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
-    if left or right:
+    if task.buffer is None and (left or right):  # places in sparse tables are always noted
         note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
     inherit(sum_slots, n, task.partition, todo, left, right, not is_limited(task.budget))
 
@@ -461,32 +461,3 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
     return n_nodes
-
-
-@optional
-def _take_no_slot(sum_slots):
-    """Begin without a slot for the root."""
-
-
-@_take_no_slot.of(SumSlots)
-def _(sum_slots):
-    sum_slots.slot_of[0] = NONE()
-
-
-@lean_entry
-def grow_sparse(columns, task, root, path, sums, origin, nodes):
-    """Grow the subtree of a node of a sparse table; parameters and result are those of :func:`grow_subtree`.
-
-    ``root``, int64 of shape (4,), has the start of the node, the end of its in-sample rows and of all its rows, and its depth;
-    ``origin`` is its ORIGIN (:mod:`dtrees.split.grow.best_first`).
-    """
-    note_places(task.buffer.place_of, task.partition.rows, root[0], root[2])
-    _take_no_slot(task.sum_slots)
-    task.budget.waiting[0] = origin
-    return grow_subtree(columns, task, root[0], root[1], root[2], root[3], path, sums, nodes)
-
-
-@lean_entry
-def divide_shared(columns, task, start, in_stop, stop, depth):
-    """Apply the split in ``task.best`` to a node of a sparse table; return the numbers going left, in sample and out of sample."""
-    return _divide(columns, task, start, in_stop, stop, depth)

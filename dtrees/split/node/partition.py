@@ -459,6 +459,21 @@ def mark_left_sparse(columns, column, rule, rows, place_of, start, stop, bits):
 
 
 @lean_kernel
+def mark_places_sparse(columns, column, rule, place_of, start, stop, marks):
+    """Write 1 to ``marks`` for each place of a range whose row goes left, 0 for others; return the number of rows going left."""
+    zeros = np.int64(goes_left(rule, columns.zero_code[column]))
+    marks[start:stop] = zeros
+    total = zeros * (stop - start)
+    for k in range(columns.starts[column], columns.starts[column + 1] if start < stop else ZERO()):
+        place = np.int64(place_of[columns.rows[k]])
+        if start <= place < stop:
+            left = np.int64(goes_left(rule, columns.codes[k]))
+            marks[place] = left
+            total += left - zeros
+    return total
+
+
+@lean_kernel
 def mark_rows(columns, column, rule, rows, bits):
     """Set bit i of ``bits`` if the i-th row goes left, for any rows; each is looked up among the cells of the column."""
     first, last = columns.starts[column], columns.starts[column + 1]

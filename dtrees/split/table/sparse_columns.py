@@ -113,7 +113,7 @@ def presort_sparse(data: NDArray[Any], indices: NDArray[Any], starts: NDArray[An
     longest = int(np.diff(starts).max(initial=0))
     keys, spare = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     values = np.ascontiguousarray(data, np.float64)
-    _presort_cells(values, starts, n_rows, keys, spare, np.empty(RADIX, np.int64), codes, zero_code, distinct, offsets)
+    presort_cells(values, starts, n_rows, keys, spare, np.empty(RADIX, np.int64), codes, zero_code, distinct, offsets)
     kept = distinct[: offsets[-1]].astype(np.float32 if np.can_cast(data.dtype, np.float32) else np.float64)
     row_starts = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=row_starts[1:])
@@ -124,7 +124,7 @@ def presort_sparse(data: NDArray[Any], indices: NDArray[Any], starts: NDArray[An
 
 
 @kernel
-def _presort_cells(values, starts, n_rows, keys, spare, counts, codes, zero_code, distinct, offsets):
+def presort_cells(values, starts, n_rows, keys, spare, counts, codes, zero_code, distinct, offsets):
     """Write the codes of all cells, and the zero code and the distinct values of each column."""
     for j in range(starts.shape[0] - 1):
         start, stop = starts[j], starts[j + 1]

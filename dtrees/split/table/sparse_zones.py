@@ -51,6 +51,12 @@ class SparseZones(NamedTuple):
     elements: NDArray[np.int32]
 
 
+def no_zones() -> SparseZones:
+    """Return the zones of no columns."""
+    numbers, flags = np.empty(0, np.int64), np.empty(0, np.bool_)
+    return SparseZones(numbers, numbers, flags, numbers, np.zeros(1, np.int64), flags, np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
 def find_zones(columns: SparseColumns) -> SparseZones:
     """Return the zones of a table.
 

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
-from dtrees.split.compile.specialised import optional
 from dtrees.split.compile.work_queue import acquire, load, release
-from dtrees.split.table.columns import presort
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sparse_zones import SparseZones
-from dtrees.split.table.zone_map import ZoneMap, map_zones
+from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones import sums as zone_sums
 from dtrees.split.zones.by_category import SummedNode
 from dtrees.split.zones.scan import scan, takes_long
@@ -79,22 +77,17 @@ def make_sum_slots(
     return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), ids, place_in_map, np.empty(0))
 
 
-def no_sum_slots() -> SumSlots:
-    """Return the value for threads that search no node by zone sums."""
+def no_sum_slots(zone_map: ZoneMap | SparseZones) -> SumSlots:
+    """Return the value for threads that search no node by zone sums, given the zone map of no columns."""
     numbers, none = np.empty((0, 0), np.int64), np.empty(0, np.int64)
     scales, shifts, places = np.empty(0, SCALE), np.empty((0, 0), np.uint64), np.empty(0, np.uint32)
     sums = Sums(numbers, none, scales, scales, numbers, shifts, 0, 0, 0, none, places, np.empty((0, 0), np.uint8), *NOTHING_KNOWN)
-    return make_sum_slots(map_zones(presort([])), sums, np.empty(0, np.int32), 0, none)
+    return make_sum_slots(zone_map, sums, np.empty(0, np.int32), 0, none)
 
 
-@optional
+@inlined_kernel
 def has_slots(sum_slots):
     """Return whether nodes are searched by zone sums."""
-    return False
-
-
-@has_slots.of(SumSlots)
-def _(sum_slots):
     return sum_slots.slot_of.shape[0] > 0
 
 

@@ -343,11 +343,10 @@ def grain_for(most_grain, fine_rows, n_rows):
     return grain
 
 
-@kernel
-def chunk_rows(sums, grain):
+@inner_kernel
+def chunk_rows(zone_map, sums, slot):
     """Return the fewest rows of a chunk of a sum; the sums of all chunks have to be added."""
-    k = sums.starts.shape[1] - 1
-    return max(1, ROWS_TO_ADD * sums.starts[grain, k] // max(1, k * sums.width))
+    return max(1, ROWS_TO_ADD * size_of(sums, slot) // max(1, _n_cells(zone_map, ZERO() + 1) * sums.width))
 
 
 @kernel
@@ -447,14 +446,31 @@ def sum_rows(zone_map, partition, start, in_stop, sums, slot):
     include(zone_map, partition, start, in_stop, sums, slot, ZERO() + 1)
 
 
-@optional
+@inner_kernel
 def include(zone_map, partition, start, in_stop, sums, slot, sign):
     """Add in-sample rows to a slot, or subtract them (``sign`` is -1)."""
     include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
 
 
-@include.of(SparseZones)
-def _(zone_map, partition, start, in_stop, sums, slot, sign):
+@optional
+def n_parts(zone_map):
+    """Return in how many parts, each of some columns, a slot may be summed."""
+    return zone_map.which.shape[0]
+
+
+@n_parts.of(SparseZones)
+def _(zone_map):
+    return ZERO() + 1
+
+
+@optional
+def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
+    """Add in-sample rows to a slot in some columns, or subtract them; in all columns, if the table is sparse."""
+    _include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign)
+
+
+@include_columns.of(SparseZones)
+def _(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
     _include_cells(zone_map, partition, start, in_stop, sums.scales[slot], sums.slots[slot], sums.width == 3, sign)
 
 
@@ -470,8 +486,8 @@ def _include_cells(zones, partition, start, in_stop, scale, numbers, weighted, s
 
 
 @separate_kernel
-def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
-    """Add in-sample rows to a slot in some columns, or subtract them."""
+def _include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
+    """Add in-sample rows to a slot in some columns of a dense table, or subtract them."""
     grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width
     starts, shifts = sums.starts[grain], sums.shifts[grain]
     if last - first == zone_map.which.shape[0] and are_joined(zone_map, in_stop - start):
