@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import dtrees
-from dtrees.engine.shard import sparse_runner
+from dtrees.engine.shard import runner, sparse_runner
 from dtrees.tree import predict
 from tests.ensemble.samples import (
     BOOSTING,
@@ -190,13 +190,18 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
 def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share the large nodes of a tree, which they would not do in such a small table."""
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
-    monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 20)
+    monkeypatch.setattr(runner, "SHARE_ROWS", 20)
     X = table(1500, 60, 0.05, 1, missing=0.01)
     X[:, ::3] *= np.random.default_rng(2).random((1500, 20))
     y = targets(X, 3 if is_classifier(type(model)) else 0, 1)
     S, shared = sparse.csr_array(X), []
-    divide = sparse_runner.SparseRunner._divide
-    monkeypatch.setattr(sparse_runner.SparseRunner, "_divide", lambda *arguments: shared.append(arguments) or divide(*arguments))
+    begin = sparse_runner.begin
+
+    def noted(work_pool: Any, opening: Any, roots: Any, share_rows: int, n_threads: int) -> Any:
+        shared.extend([n_threads] * (roots.places[0][1] - roots.places[0][0] > share_rows))
+        return begin(work_pool, opening, roots, share_rows, n_threads)
+
+    monkeypatch.setattr(sparse_runner, "begin", noted)
     wanted = model.set_params(n_jobs=1).fit(X, y)
     trees_of_one = trees(wanted)
     assert not shared
@@ -222,7 +227,7 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
 def test_constraints(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Monotonic columns, most of them against the signal, and few that may interact; also with threads that share large nodes."""
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
-    monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 20)
+    monkeypatch.setattr(runner, "SHARE_ROWS", 20)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         X = table(600, 12, [0.05, 0.3, 0.9][seed % 3], seed, missing=0.05 * (seed % 2))

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import dtrees
 from dtrees.engine.plan import node_limits
-from dtrees.engine.shard import sparse_runner, zone_sums
+from dtrees.engine.shard import runner, sparse_runner, zone_sums
 from dtrees.split.table import sparse_zones
 from tests.ensemble.samples import assert_same_trees, is_classifier
 from tests.ensemble.test_sparse import table, targets
@@ -102,15 +102,20 @@ def test_a_table_of_a_default_size() -> None:
     assert_same_trees(model, dense)
 
 
-@pytest.mark.slow  # threads that share work have kernels of their own
-def test_more_leaves_than_rows_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several threads grow such a tree together, without slots."""
+@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 40}, {"max_leaf_nodes": 5000}], ids=str)
+@pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_same_trees_by_threads_that_share_nodes(limits: dict[str, Any], weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads search, sum and divide large nodes together, by sums of their own, or by those of the parent less few rows."""
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
-    monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 200)
+    monkeypatch.setattr(runner, "SHARE_ROWS", 20)
     X = table(1500, 30, 0.2, 1, missing=0.01)
-    model = dtrees.GradientBoostingRegressor(n_estimators=3, max_leaf_nodes=5000, max_depth=None, max_features=None, random_state=0)
-    dense = model.set_params(n_jobs=1).fit(X, targets(X, 0, 1))
+    weight = np.random.default_rng(0).integers(1, 4, 1500).astype(float) if weighted else None
+    given = {"n_estimators": 3, "max_depth": None, "max_features": None, "subsample": 0.8, "random_state": 0} | limits
+    dense = dtrees.GradientBoostingRegressor(**given, n_jobs=1).fit(X, targets(X, 0, 1), weight)
     used = by_sums(monkeypatch)
-    found = dtrees.GradientBoostingRegressor(**{**model.get_params(), "n_jobs": 3}).fit(sparse.csr_array(X), targets(X, 0, 1))
-    assert not used
-    assert_same_trees(found, dense)
+    for n_jobs in (2, 3):
+        found = dtrees.GradientBoostingRegressor(**given, n_jobs=n_jobs).fit(sparse.csr_array(X), targets(X, 0, 1), weight)
+        assert len(used) == 3
+        assert min(used) > n_jobs
+        used.clear()
+        assert_same_trees(found, dense)

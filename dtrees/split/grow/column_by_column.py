@@ -207,7 +207,8 @@ def _bound_columns(task, slot, node, sums, low, high, bar, n_wanted):
     """Find out in which columns from ``low`` on, up to ``high``, a split may score above the bar; add these to ``task.buffer.present``.
 
     Returns the column after the last one, the number of columns in ``present``, and the best score above the bar at an edge of zones, -1.0
-    if there is none. The column of that edge is one of those added.
+    if there is none. The column of that edge is added if it is the only one; if there are several, they may lack it, as bounds of splits
+    inside of zones are only compared with that score.
     """
     zones, limits, scratch, scales = task.sum_slots.zone_map, task.limits, task.scratch, task.sum_slots.sums.scales
     if not begin_column(limits.criterion, sums, low):
@@ -226,9 +227,12 @@ def _bound_columns(task, slot, node, sums, low, high, bar, n_wanted):
         place = first + numbers[k]
         while place >= zones.begins[column + 1]:
             column += 1
-        if column != last and (edge >= 0.0 or not zones.alone[place]):
+        if column != last and not zones.alone[place]:
             wanted[n_wanted], last = column, column
             n_wanted += 1
+    if edge >= 0.0 and high == low + 1 and last < 0:
+        wanted[n_wanted] = low
+        n_wanted += 1
     return high, n_wanted, edge
 
 
@@ -271,15 +275,19 @@ def search_summed(columns, task, partition, place, sums, path, share, bar):
         The best known score of the node, -1.0 if there is none. Threads that search the node share it.
     """
     (first, last, slot), (j, high), wanted = place, share, task.buffer.present
-    node, lead, n_wanted = Moments(sums[0], sums[1], last - first), ZERO(), ZERO()
+    node, n_wanted, lead, lead_stop, lead_edge = Moments(sums[0], sums[1], last - first), ZERO(), ZERO(), ZERO(), -1.0
     while j < high:
-        known, top = n_wanted, bar[0]
+        begun, top = j, bar[0]
         j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, high, _tied(top), n_wanted)
         if edge > top:
-            bar[0], lead = edge, known
-    best = NO_SPLIT, -1.0, False, NONE()
-    for k in range(n_wanted):
-        column, top = np.int64(wanted[(lead + k) % n_wanted]), _tied(max(bar[0], best[1]))
+            bar[0], lead, lead_stop, lead_edge = edge, begun, j, edge
+    while lead < lead_stop and _bound_columns(task, slot, node, sums, lead, lead + 1, _tied(lead_edge), n_wanted)[2] < lead_edge:
+        lead += 1
+    best, has_lead = (NO_SPLIT, -1.0, False, NONE()), lead < lead_stop
+    for k in range(-1 if has_lead else 0, n_wanted):
+        column, top = lead if k < 0 else np.int64(wanted[k]), _tied(max(bar[0], best[1]))
+        if k >= 0 and has_lead and column == lead:
+            continue
         if _bound_columns(task, slot, node, sums, column, column + 1, top, n_wanted)[1] > n_wanted:
             best = _search_stored_column(columns, task, partition, column, first, last, sums, path, best, top)
     conclude(columns, task, last - first, sums, best)
