@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.rows.packed import add_up
@@ -98,6 +97,8 @@ class FindBars(NamedTuple):
     Attributes
     ----------
     root : Root
+    limits : SplitLimits
+        The limits of the tree.
     tasks : ndarray of int64, shape (n_summed, 4)
         See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are positions among the nodes searched last.
     summed : Levelled
@@ -114,6 +115,7 @@ class FindBars(NamedTuple):
     """
 
     root: Root
+    limits: SplitLimits
     tasks: NDArray[np.int64]
     summed: Levelled
     n_slots: int
@@ -224,7 +226,6 @@ class Searcher:
         self._limits: SplitLimits
         self._message: FindBars
         self._chunks: NDArray[Any] | None
-        self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
         self._flags: Flags
 
@@ -234,20 +235,18 @@ class Searcher:
         stored = self._stored
         return [make_scratch(MAX_PARTS, MAX_PARTS, stored.n_numbers, n_sums=stored.n_sums) for _ in range(self._threads.n_threads)]
 
-    def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
+    def find_bars(self, message: FindBars, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
-        n, k, root = message.node.shape[0], self._ids.shape[0], message.root
+        n, k = message.node.shape[0], self._ids.shape[0]
         bars = np.full(n, -1.0)
-        self._message = message
-        if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, LimitsOfFit(rules, self._stored).of_tree(root.sums, root.exponents, root.slope)[0]
+        self._message, self._limits = message, message.limits
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
         size = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
         self._buffers.reverse()
         slots = self._buffers[0].take(message.n_slots * size).reshape(message.n_slots, size)
-        sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
+        sums = make_sums(slots, self._starts, self._shifts, self._width, message.root.shift)
         of_tasks = message.tasks[:, 3]
         sums.grains[of_tasks] = message.summed.grain
         add_up(sent, slots.reshape(-1), of_tasks * size, self._starts[message.summed.grain, -1], self._threads)

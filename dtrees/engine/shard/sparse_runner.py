@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.nodes import Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, make_task, size_of_task
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.grower import Grower, NodeTable
 from dtrees.split.compile.kernels import bind
 from dtrees.split.grow.best_first import origins
 from dtrees.split.grow.by_criterion import METHODS
