@@ -7,6 +7,7 @@ and scans the rows of the parts that are still flagged (:meth:`Searcher.scan`), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -252,15 +253,14 @@ class Searcher:
         add_up(sent, slots.reshape(-1), of_tasks * size, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
         self._nodes = nodes = SearchedNodes(self._ids, self._zone_map, self._upper, sums, message.n_rows, message.sums, bars)
-        # Local names, which remain valid for a thread that starts late.
-        drawn, limits, scratch = self._own(message.drawn), self._limits, self._scratch
-        self._threads.share(
-            message.tasks.shape[0],
-            lambda queue, thread: settle_sums(
-                queue, message.tasks, before, nodes, message.grain, drawn, limits_for_thread(limits), scratch[thread]
-            ),
-        )
+        tasks, grain, drawn = message.tasks, message.grain, self._own(message.drawn)
+        self._share(tasks.shape[0], lambda queue, *own: settle_sums(queue, tasks, before, nodes, grain, drawn, *own))
         return bars
+
+    def _share(self, n_tasks: int, search: Callable[[NDArray[np.int64], SplitLimits, Scratch], None]) -> None:
+        """Have threads call a kernel, each with the queue of tasks, and with limits and scratch space of its own."""
+        limits, scratch = self._limits, self._scratch  # local names, which remain valid for a thread that starts late
+        self._threads.share(n_tasks, lambda queue, thread: search(queue, limits_for_thread(limits), scratch[thread]))
 
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Restrict the columns in which nodes are searched to those of this shard; all if ``drawn`` is empty."""
@@ -282,14 +282,8 @@ class Searcher:
         self._flags = flags = Flags(np.zeros((n, k), REQUEST), mapped(int(offsets[-1]), FLAGGED, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
-            limits, scratch = self._limits, self._scratch
             draws, own = drawn.shape[0] > 0, self._own(drawn)
-            self._threads.share(
-                n,
-                lambda queue, thread: flag_nodes(
-                    queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], offsets, flags, splits
-                ),
-            )
+            self._share(n, lambda queue, limits, scratch: flag_nodes(queue, nodes, limits, own, draws, scratch, offsets, flags, splits))
         self._all_flagged = flags.parts
         # A row is sent with its value, the sums of the rows of that value, and their number.
         row_bytes = 8 + 8 * self._width_picked if self._is_of_many else 8 * self._width + 4
@@ -357,13 +351,8 @@ class Searcher:
         order = (cut == 0).argsort(kind="stable")
         tasks, finer = self._tasks[order], (firsts[order], totals)
         refined = RefinedParts(offsets[order], np.empty(total, np.uint16), np.empty(total, FLAGGED))
-        failed, limits, scratch = np.zeros(1, np.int64), self._limits, self._scratch
-        self._threads.share(
-            tasks.shape[0],
-            lambda queue, thread: refine_nodes(
-                queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, finer, refined, failed
-            ),
-        )
+        failed = np.zeros(1, np.int64)
+        self._share(tasks.shape[0], lambda queue, *own: refine_nodes(queue, tasks, nodes, *own, flags, finer, refined, failed))
         if failed[0]:
             raise RowsMismatch("shards summed other rows of a node in finer parts than before")
         self._flags = flags._replace(parts=refined.parts)
@@ -381,13 +370,8 @@ class Searcher:
             merged: list[Any] = [np.empty_like(of) for of in runs]
             rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), type(runs)(*merged))
             failed, tasks = np.zeros(1, np.int64), self._tasks[:, :2].copy()
-            nodes, limits, scratch, flags, splits = self._nodes, self._limits, self._scratch, self._flags, self._splits
-            self._threads.share(
-                n_tasks,
-                lambda queue, thread: scan_rows(
-                    queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, rows_sent, splits, failed
-                ),
-            )
+            nodes, flags, splits = self._nodes, self._flags, self._splits
+            self._share(n_tasks, lambda queue, *own: scan_rows(queue, tasks, nodes, *own, flags, rows_sent, splits, failed))
             if failed[0]:
                 raise RowsMismatch("shards sent other rows of a node than they had summed")
 
