@@ -43,7 +43,6 @@ from dtrees.tree.tree import Tree
 #: send from 21.4 to 16.9 MB, in 0.92 of the processor time; trees of noise send 16.4 instead of 18.9 MB in the same time. With eight times
 #: the rows, the first 100 trees send 0.8 of that in the same time; first trees of noise take 1.03 of the time.
 _ROWS_PER_PART = 4 * ROWS_PER_PART
-_NOTHING = np.empty(0, np.int64)
 #: The best splits of nodes, the next value above each cut (NaN if unknown), and the words of their sets of categories, by node.
 Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
@@ -76,9 +75,8 @@ class Levels(Layout):
     ) -> None:
         self.shards, self.rows, self.number, self._derived, self._output, self._cuts = shards, rows, tree, derived, output, cuts
         self.cells_of_row = rows.stored.cells_sent(shards.plan.rules)
-        self.summed = Levelled(_NOTHING, _NOTHING)
         self._grain: dict[int, int] = {}
-        self._tasks, self._n_slots = np.empty((0, 4), np.int64), 0
+        self._note([], [], 0)
         self._key = np.uint64(hashing.stream_key(rows.target.seed, hashing.STREAM_NODE, tree))
         self._place_of = np.full(shards.n_columns, -1)
         self._place_of[rows.pool] = np.arange(rows.pool.shape[0])
@@ -219,7 +217,13 @@ class Levels(Layout):
         arrays = own.candidates.records.view(np.uint8), own.candidates.left, own.above, *own.sets, np.array([flagged])
         every = yield self.shards.to_all(name, arrays)
         scanned = [Scanned(Candidates(one[0].view(CANDIDATE), one[1]), one[2], CategorySets(*one[3:6])) for one in every]
-        return self._best(scanned), sum(int(one[6][0]) for one in every)
+        n, words = self._searched.node.shape[0], dict[int, NDArray[np.uint32]]()
+        best, above = merge([(one.candidates, np.zeros(n, np.int64)) for one in scanned]), np.full(n, np.nan)
+        for one in scanned:
+            mine = one.candidates.records["column"] == best.records["column"]
+            above[mine] = one.above[mine]
+            words.update((i, some) for i, some in one.sets.by_node.items() if mine[i])
+        return (best, above, words), sum(int(one[6][0]) for one in every)
 
     def search_further(self, nodes: NDArray[np.int64]) -> Steps[Candidates]:
         """Find the best splits of some of the nodes in their further columns, each until a column varies in it."""
@@ -241,15 +245,6 @@ class Levels(Layout):
     def _search_further(self, drawn: NDArray[np.bool_]) -> Steps[Scanned]:
         """Search the nodes in other columns; ``drawn`` is as for :class:`~dtrees.engine.rows.searcher.FindBars`."""
         return (yield from self._scan(np.full(drawn.shape[0], -1.0), drawn))[0]
-
-    def _best(self, scanned: list[Scanned]) -> Found:
-        n, words = self._searched.node.shape[0], dict[int, NDArray[np.uint32]]()
-        best, above = merge([(one.candidates, np.zeros(n, np.int64)) for one in scanned]), np.full(n, np.nan)
-        for one in scanned:
-            mine = one.candidates.records["column"] == best.records["column"]
-            above[mine] = one.above[mine]
-            words.update((i, some) for i, some in one.sets.by_node.items() if mine[i])
-        return best, above, words
 
     def apply(self, splits: Splits) -> Steps[None]:
         """Divide the rows of nodes, set the thresholds, and sum some of the children.
