@@ -84,7 +84,7 @@ LOSSES: dict[str, list[list[Cut]]] = {
     "boosting of quantiles, best first": [[Cut("leaves", 2)]],
     "boosting with categories": [[Cut("sets", 2)]],
     "forest": [
-        *([Cut("subtrees", 2)], [Cut("subtrees", 2, "unheard")], [Cut("GrowTrees", 2)], [Cut("shared", 2)]),
+        *([Cut("subtrees", 2)], [Cut("subtrees", 2, "unheard")], [Cut("GrowTrees", 2)], [Cut("delegated", 2)]),
         *([Cut("leaves", 2)], [Cut("AddVotes")], [Cut("AddVotes"), Cut("Open")], [Cut("AddVotes"), Cut("standing")]),
     ],
     "forest of absolute error": [[Cut("leaves")]],

@@ -48,7 +48,7 @@ OF_CASES = {
     "out of bag": ["Open", "standing", "GrowTrees", "AddVotes", "CountVotes", "leaves"],
     "trees only": ["GrowTrees", "leaves"],
     "dropout": ["Replay", "GrowTree"],
-    "sets": ["shared", "subtrees", "sets"],
+    "sets": ["delegated", "subtrees", "sets"],
 }
 
 

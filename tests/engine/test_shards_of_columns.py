@@ -203,7 +203,7 @@ def test_small_nodes_are_shared_out() -> None:
     n_nodes = [sum(len(grown.subtrees) for shard, grown in told if shard == i) for i in range(3)]
     assert min(n_nodes) > 0
     assert max(n_nodes) - min(n_nodes) <= 4  # the nodes of each tree are distributed, starting from another shard
-    assert called(executor, "shared")
+    assert called(executor, "delegated")
     assert all(tree.n_node_samples.min() < 4 for tree in found.trees)
     depth = max(int(np.log2(tree.node_count)) for tree in found.trees)
     assert len(called(executor, "marks")) < 4 * 3 * 2 * depth
@@ -213,8 +213,8 @@ def test_small_nodes_are_shared_out() -> None:
 def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_program, "SHARED_CELLS", cells)
     _, executor = grown(plan_of(min_samples_leaf=2))
-    shared = called(executor, "shared")
-    assert not shared if cells == 1 else len(shared) > 8
+    delegated = called(executor, "delegated")
+    assert not delegated if cells == 1 else len(delegated) > 8
 
 
 @pytest.mark.slow  # kernels of its own

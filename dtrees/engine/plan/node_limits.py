@@ -200,11 +200,6 @@ class LimitsOfFit:
         self._exponents: tuple[int, int] | None = None
         self._uses_noise = uses_noise(rules)
 
-    @classmethod
-    def of_plan(cls, plan: ForestPlan | BoostingPlan, ids: NDArray[np.int32]) -> LimitsOfFit:
-        """Return the limits of trees whose nodes have the sums that the plan needs."""
-        return cls(plan.rules, StoredSums.of(plan), ids)
-
     def noise(self, sums: NDArray[np.int64], a: NDArray[np.int64]) -> float:
         """Return :func:`noise_of` for a root with these sums, given the targets of all of its rows."""
         return noise_of(self._rules, a.shape[0], sums, squares_of(self._rules, a)) if self._uses_noise else 0.0

@@ -6,8 +6,8 @@ their payloads, until it returns its reply. All participating shards run their p
 the steps of the receivers imply that they have arrived.
 
 All shards have the same information about a tree and so make the same decisions. Each takes all steps of the tree
-(:mod:`dtrees.engine.shard.tree`, :mod:`dtrees.engine.rows.tree`), does the work for its own columns or rows, and sends all others the
-result. Decisions therefore do not pass through the coordinator, and no shard waits for one.
+(:mod:`dtrees.engine.tree.program`), does the work for its own columns or rows, and sends all others the result. Decisions therefore do not
+pass through the coordinator, and no shard waits for one.
 """
 
 from __future__ import annotations

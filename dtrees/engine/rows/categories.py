@@ -16,11 +16,11 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.nodes import RouteBits, Splits
 from dtrees.engine.rows.searcher import FindBars, Scanned
-from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.passes import share_by_column
 from dtrees.engine.shard.row_division import mark_by_set
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.grower import NodeTable
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import SPLIT, Candidates, best_by_node, empty_candidates

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import LimitsOfFit
 from dtrees.engine.protocol.exchange import Arrays, Shards, Steps
 from dtrees.engine.rows.all_rows import pure_in_all
 from dtrees.engine.rows.levels import Levels
@@ -21,6 +20,7 @@ from dtrees.engine.rows.packed import add_up
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Scanned
 from dtrees.engine.shard.passes import share_by_column
+from dtrees.engine.shard.targets.scales import Derived
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.records import best_by_node, empty_candidates
 from dtrees.split.numbers import hashing
@@ -68,21 +68,19 @@ def joined_ends(sent: Sequence[Arrays]) -> Ends:
 class RandomLevels(Levels):
     """The search of the nodes of levels with random thresholds, for each node separately and without zones."""
 
-    def __init__(self, shards: Shards, rows: RowsInTree, tree: int) -> None:
-        super().__init__(shards, rows, tree)
-        self._key = np.uint64(hashing.stream_key(hashing.as_seed(shards.plan.seed), hashing.STREAM_THRESHOLD, tree))
+    def __init__(self, shards: Shards, rows: RowsInTree, tree: int, derived: list[Derived]) -> None:
+        super().__init__(shards, rows, tree, derived)
+        self._threshold_key = np.uint64(hashing.stream_key(rows.target.seed, hashing.STREAM_THRESHOLD, tree))
         stored = rows.stored
         self._scratch = [make_scratch(1, 1, stored.n_numbers, n_sums=stored.n_sums) for _ in range(rows.threads.n_threads)]
 
     def _grain_for(self, n_rows: int) -> int:
         return 0  # nodes are summed by category only
 
-    def search(self, sent: list[Arrays]) -> Steps[tuple[Scanned, int, NDArray[np.intp]]]:
+    def _search(self) -> Steps[tuple[Scanned, int, NDArray[np.intp]]]:
         """Find the best random thresholds of nodes."""
-        message, rows, rules = self._searched, self.rows, self.shards.plan.rules
-        root, targets = message.root, rows.forest.added if rows.stored.targets else None
-        self._limits, _ = LimitsOfFit(rules, rows.stored).of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
-        rows.category_search.find_bars(message, rules, sent, self._key)
+        message = self._searched
+        self.rows.category_search.find_bars(message, self.shards.plan.rules, self._sums, self._threshold_key)
         scanned, pure = yield from self._try_thresholds(message.drawn, message.node)
         return scanned, 0, np.flatnonzero(pure)
 
@@ -131,7 +129,7 @@ class RandomLevels(Levels):
         some = np.flatnonzero(varies)
         node, column = self._node[some], self._column[some]
         thresholds = np.empty(some.shape[0])
-        draw_thresholds(self._key, message.path[node], column, ends.low[some], ends.high[some], thresholds)
+        draw_thresholds(self._threshold_key, message.path[node], column, ends.low[some], ends.high[some], thresholds)
         with_missing, n = ends.has_missing[some], some.shape[0]
         missing_place = np.where(with_missing, np.cumsum(with_missing) - 1, -1)
         self._tries = np.stack([node, column, missing_place], axis=1), thresholds

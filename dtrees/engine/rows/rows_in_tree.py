@@ -7,8 +7,6 @@ tree. Trees of a forest that grow side by side have one object each.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +19,14 @@ from dtrees.engine.rows.flagged_rows import FlaggedRows
 from dtrees.engine.rows.packed import SumsToSend, pack
 from dtrees.engine.rows.searcher import FindBars, Levelled, NumberBuffer, Scanned, Searcher, Wanted, make_sums
 from dtrees.engine.rows.zone_edges import Edges
-from dtrees.engine.shard.grower import NodeTable
-from dtrees.engine.shard.passes import by_rows, share_by_column, values_of_rows
+from dtrees.engine.shard.passes import by_rows, share_by_column
 from dtrees.engine.shard.row_division import divide_rows, mark_by_threshold
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget, LeafAdder
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
+from dtrees.engine.shard.targets.places import as_columns, places_of
 from dtrees.engine.shard.targets.scales import Derived, add_up_sample, many_sums
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.grower import NodeTable
 from dtrees.split.node import partition
 from dtrees.split.node.partition import SplitsOfRows
 from dtrees.split.numbers import hashing
@@ -92,8 +90,6 @@ class RowsInTree:
         self._adder = LeafAdder(threads)
         self._all_zones, self.edges = zone_map, edges
         self._ranges, self._shard, self._n_shards = shards.ranges[shards.shard], shards.shard, shards.n_shards
-        self._seed = target.seed
-        self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
         self.stored = StoredSums.of(shards.plan)
         self._width = self.stored.width(not target.unit_hessian)
@@ -162,10 +158,7 @@ class RowsInTree:
 
     def _use_columns(self, tree: int) -> None:
         """Draw the columns of a tree."""
-        rules, n_columns = self._plan.rules, self.columns.n_columns
-        pool = self._everything
-        if rules.columns_per_tree < n_columns:
-            pool = hashing.tree_columns(self._seed, tree, n_columns, rules.columns_per_tree)
+        pool = hashing.tree_columns(self.target.seed, tree, self.columns.n_columns, self._plan.rules.columns_per_tree)
         if np.array_equal(pool, self.pool):
             return
         self.pool = pool
@@ -274,7 +267,7 @@ class RowsInTree:
 
     def find_bars(self, message: FindBars, sent: list[Arrays]) -> NDArray[np.float64]:
         """Combine the sums of all shards; see :meth:`Searcher.find_bars`."""
-        bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
+        bars = self.searcher.find_bars(message, [one[0] for one in sent])
         return np.maximum(bars, self.category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
@@ -337,30 +330,6 @@ class RowsInTree:
         )  # fmt: skip
         above = self.columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
-
-    def send_rows(self, nodes: Sequence[NDArray[np.int64]]) -> _Sent:
-        """Return the rows of nodes, for the shards that grow the nodes: numbers of rows by node, values by column, g, h and targets.
-
-        The targets are those that are constant in pure nodes, if there are such. For multi-output targets, the summands of each row are
-        sent in place of g.
-        """
-        target, whole = self.target, np.concatenate(nodes)
-        start, sizes = self.nodes.start[whole], self.nodes.stop[whole] - self.nodes.start[whole]
-        places = places_of(start, sizes)
-        rows, g, h = (
-            self.partition.rows[places],
-            self.partition.g[places],
-            self.partition.h[places] if self.partition.h.shape[0] else self.partition.h,
-        )
-        g, pure_by = target.added[g] if self.stored.targets else g, target.pure_by[rows] if target.pure_by.shape[0] else target.pure_by
-        values = values_of_rows(self.columns, self.pool, rows)
-        ends = bounds_of(np.array([some.shape[0] for some in nodes]))
-        bounds = bounds_of(sizes)[ends].tolist()
-        return {
-            shard: (sizes[i:j], np.ascontiguousarray(values[:, first:last]), g[first:last].reshape(-1), h[first:last], pure_by[first:last])
-            for shard, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
-            if j > i
-        }
 
     def finish(self, tree: Tree, known: KnownLeaves, output: int) -> None:
         """Add a tree to the predictions; ``known`` has nodes of this shard and the leaves they stand for."""

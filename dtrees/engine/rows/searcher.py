@@ -7,14 +7,14 @@ and scans the rows of the parts that are still flagged (:meth:`Searcher.scan`), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.plan.node_limits import StoredSums
 from dtrees.engine.protocol.exchange import Arrays
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.rows.packed import add_up
@@ -98,6 +98,8 @@ class FindBars(NamedTuple):
     Attributes
     ----------
     root : Root
+    limits : SplitLimits
+        The limits of the tree.
     tasks : ndarray of int64, shape (n_summed, 4)
         See :func:`~dtrees.split.zones.over_shards.flagging.settle_sums`; parents are positions among the nodes searched last.
     summed : Levelled
@@ -114,6 +116,7 @@ class FindBars(NamedTuple):
     """
 
     root: Root
+    limits: SplitLimits
     tasks: NDArray[np.int64]
     summed: Levelled
     n_slots: int
@@ -224,7 +227,6 @@ class Searcher:
         self._limits: SplitLimits
         self._message: FindBars
         self._chunks: NDArray[Any] | None
-        self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
         self._flags: Flags
 
@@ -234,34 +236,31 @@ class Searcher:
         stored = self._stored
         return [make_scratch(MAX_PARTS, MAX_PARTS, stored.n_numbers, n_sums=stored.n_sums) for _ in range(self._threads.n_threads)]
 
-    def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
+    def find_bars(self, message: FindBars, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Add up the sums of nodes, and return their bars; ``sent`` has the sums of each shard, node by node."""
-        n, k, root = message.node.shape[0], self._ids.shape[0], message.root
+        n, k = message.node.shape[0], self._ids.shape[0]
         bars = np.full(n, -1.0)
-        self._message = message
-        if (tree := (root.exponents, root.slope, root.sums.tobytes())) != self._limits_of:
-            self._limits_of, self._limits = tree, LimitsOfFit(rules, self._stored).of_tree(root.sums, root.exponents, root.slope)[0]
+        self._message, self._limits = message, message.limits
         if not k:
             self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
         size = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
         self._buffers.reverse()
         slots = self._buffers[0].take(message.n_slots * size).reshape(message.n_slots, size)
-        sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
+        sums = make_sums(slots, self._starts, self._shifts, self._width, message.root.shift)
         of_tasks = message.tasks[:, 3]
         sums.grains[of_tasks] = message.summed.grain
         add_up(sent, slots.reshape(-1), of_tasks * size, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
         self._nodes = nodes = SearchedNodes(self._ids, self._zone_map, self._upper, sums, message.n_rows, message.sums, bars)
-        # Local names, which remain valid for a thread that starts late.
-        drawn, limits, scratch = self._own(message.drawn), self._limits, self._scratch
-        self._threads.share(
-            message.tasks.shape[0],
-            lambda queue, thread: settle_sums(
-                queue, message.tasks, before, nodes, message.grain, drawn, limits_for_thread(limits), scratch[thread]
-            ),
-        )
+        tasks, grain, drawn = message.tasks, message.grain, self._own(message.drawn)
+        self._share(tasks.shape[0], lambda queue, *own: settle_sums(queue, tasks, before, nodes, grain, drawn, *own))
         return bars
+
+    def _share(self, n_tasks: int, search: Callable[[NDArray[np.int64], SplitLimits, Scratch], None]) -> None:
+        """Have threads call a kernel, each with the queue of tasks, and with limits and scratch space of its own."""
+        limits, scratch = self._limits, self._scratch  # local names, which remain valid for a thread that starts late
+        self._threads.share(n_tasks, lambda queue, thread: search(queue, limits_for_thread(limits), scratch[thread]))
 
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Restrict the columns in which nodes are searched to those of this shard; all if ``drawn`` is empty."""
@@ -283,14 +282,8 @@ class Searcher:
         self._flags = flags = Flags(np.zeros((n, k), REQUEST), mapped(int(offsets[-1]), FLAGGED, large_pages=False))
         if k:
             self._nodes = nodes = self._nodes._replace(bars=bars.copy())
-            limits, scratch = self._limits, self._scratch
             draws, own = drawn.shape[0] > 0, self._own(drawn)
-            self._threads.share(
-                n,
-                lambda queue, thread: flag_nodes(
-                    queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], offsets, flags, splits
-                ),
-            )
+            self._share(n, lambda queue, limits, scratch: flag_nodes(queue, nodes, limits, own, draws, scratch, offsets, flags, splits))
         self._all_flagged = flags.parts
         # A row is sent with its value, the sums of the rows of that value, and their number.
         row_bytes = 8 + 8 * self._width_picked if self._is_of_many else 8 * self._width + 4
@@ -358,13 +351,8 @@ class Searcher:
         order = (cut == 0).argsort(kind="stable")
         tasks, finer = self._tasks[order], (firsts[order], totals)
         refined = RefinedParts(offsets[order], np.empty(total, np.uint16), np.empty(total, FLAGGED))
-        failed, limits, scratch = np.zeros(1, np.int64), self._limits, self._scratch
-        self._threads.share(
-            tasks.shape[0],
-            lambda queue, thread: refine_nodes(
-                queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, finer, refined, failed
-            ),
-        )
+        failed = np.zeros(1, np.int64)
+        self._share(tasks.shape[0], lambda queue, *own: refine_nodes(queue, tasks, nodes, *own, flags, finer, refined, failed))
         if failed[0]:
             raise RowsMismatch("shards summed other rows of a node in finer parts than before")
         self._flags = flags._replace(parts=refined.parts)
@@ -382,13 +370,8 @@ class Searcher:
             merged: list[Any] = [np.empty_like(of) for of in runs]
             rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), type(runs)(*merged))
             failed, tasks = np.zeros(1, np.int64), self._tasks[:, :2].copy()
-            nodes, limits, scratch, flags, splits = self._nodes, self._limits, self._scratch, self._flags, self._splits
-            self._threads.share(
-                n_tasks,
-                lambda queue, thread: scan_rows(
-                    queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, rows_sent, splits, failed
-                ),
-            )
+            nodes, flags, splits = self._nodes, self._flags, self._splits
+            self._share(n_tasks, lambda queue, *own: scan_rows(queue, tasks, nodes, *own, flags, rows_sent, splits, failed))
             if failed[0]:
                 raise RowsMismatch("shards sent other rows of a node than they had summed")
 

@@ -36,28 +36,28 @@ _LISTED_AT_ENDS = 512
 _NONE_LISTED = 2**40
 
 
-_Sketch = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]
-
-
-class Sketches(NamedTuple):
-    """Sketches of columns: column j has ``values[offsets[j]:offsets[j + 1]]``, ascending.
+class Sketch(NamedTuple):
+    """A sketch of a column.
 
     Attributes
     ----------
     values : ndarray of float32 or float64
-        float32 if that is exact for all columns.
-    weights : ndarray of uint32
+        Ascending; sent as float32 if that is exact for all columns.
+    weights : ndarray of int64 or uint32
         The number of rows with a value above the previous one and up to this one.
     alone : ndarray of bool
         Whether all of these rows have the value itself.
-    offsets : ndarray of int64, shape (n_columns + 1,)
-    n_rows : int
     """
 
     values: NDArray[Any]
-    weights: NDArray[np.uint32]
+    weights: NDArray[Any]
     alone: NDArray[np.bool_]
-    offsets: NDArray[np.int64]
+
+
+class Sketches(NamedTuple):
+    """The sketches of all columns of a shard, and its number of rows."""
+
+    columns: list[Sketch]
     n_rows: int
 
 
@@ -122,25 +122,19 @@ def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
         shift = np.random.default_rng(0).random(SKETCH_ROWS)
         rows = ((np.arange(SKETCH_ROWS) + shift) * (n / SKETCH_ROWS)).astype(np.int64).clip(max=n - 1)
     quantiles = np.sin(np.pi * np.arange(1, SKETCH_VALUES + 1) / (2 * SKETCH_VALUES)) ** 2
-    found = list(map(lambda j: _sketch_column(columns, j, rows, quantiles), range(columns.n_columns)))
     kind = np.float32 if columns.is_keyed else np.float64
-    return Sketches(
-        np.concatenate([np.empty(0, kind), *(values.astype(kind) for values, _, _ in found)]),
-        np.concatenate([np.empty(0, np.uint32), *(weights.astype(np.uint32) for _, weights, _ in found)]),
-        np.concatenate([np.empty(0, np.bool_), *(alone for _, _, alone in found)]),
-        np.cumsum([0, *(len(values) for values, _, _ in found)]),
-        n,
-    )
+    found = map(lambda j: _sketch_column(columns, j, rows, quantiles), range(columns.n_columns))
+    return Sketches([Sketch(values.astype(kind), weights.astype(np.uint32), alone) for values, weights, alone in found], n)
 
 
-def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, quantiles: NDArray[np.float64]) -> _Sketch:
+def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, quantiles: NDArray[np.float64]) -> Sketch:
     codes, counts = _count(columns.codes[j] if rows is None else columns.codes[j][rows], columns.missing(j))
     if rows is not None and codes.shape[0] <= SKETCH_VALUES:  # there may be no more distinct values
         rows = None
         codes, counts = _count(columns.codes[j], columns.missing(j))
     forget(columns.codes[j])
     if codes.shape[0] <= SKETCH_VALUES:
-        return columns.values_of(j, codes), counts, np.ones(codes.shape[0], np.bool_)
+        return Sketch(columns.values_of(j, codes), counts, np.ones(codes.shape[0], np.bool_))
     below = np.cumsum(counts)
     heavy = np.flatnonzero(counts * _HEAVY_SHARE >= below[-1])
     ends = np.searchsorted(below, np.rint(quantiles * below[-1]))
@@ -151,7 +145,7 @@ def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, qua
     if rows is not None:
         alone &= np.isin(ends, heavy)  # in a sample, only frequent values count as alone
         below = np.rint(below * (columns.n_rows / rows.shape[0])).astype(np.int64)
-    return columns.values_of(j, codes[ends]), np.diff(below[ends], prepend=0), alone
+    return Sketch(columns.values_of(j, codes[ends]), np.diff(below[ends], prepend=0), alone)
 
 
 def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -165,15 +159,11 @@ def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32],
 
 def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
     """Return the edges of columns that several shards have sketched."""
-    n_columns, n_rows = sketches[0].offsets.shape[0] - 1, sum(sketch.n_rows for sketch in sketches)
+    n_columns, n_rows = len(sketches[0].columns), sum(sketch.n_rows for sketch in sketches)
     cut, ends = [], np.zeros((2, n_columns))
-    for j in range(n_columns):
-        some = [slice(sketch.offsets[j], sketch.offsets[j + 1]) for sketch in sketches]
-        values, weights, alone = (
-            np.concatenate([getattr(sketch, name)[part].astype(kind) for sketch, part in zip(sketches, some, strict=True)])
-            for name, kind in (("values", np.float64), ("weights", np.int64), ("alone", np.bool_))
-        )
-        parts, ones, exact = _cut(values, weights, alone, most_zones(n_rows))
+    for j, of_column in enumerate(zip(*(sketch.columns for sketch in sketches), strict=True)):
+        values, weights, alone = (np.concatenate(some) for some in zip(*of_column, strict=True))
+        parts, ones, exact = _cut(values.astype(np.float64), weights.astype(np.int64), alone, most_zones(n_rows))
         cut.append((np.array(parts), np.array(ones), exact))  # arrays, as lists for 28 columns would take 5 MB
         finite = values[np.isfinite(values)]
         if finite.shape[0]:

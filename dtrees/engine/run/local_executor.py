@@ -87,7 +87,7 @@ class LocalExecutor:
     def grow_tree(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         """Grow a tree of boosting; with ``score``, compute the mean losses afterwards."""
         shard, rows = self.shard, self.shard.trees[0]
-        grown = shard.add_boosted(grow_alone(shard.shards, rows, tree, output, learning_rate), output)
+        grown = shard.add_boosted(grow_alone(rows, tree, output, learning_rate), output)
         return grown, scores_of([rows.boosting.losses(0, self.n_rows)]) if score else NO_SCORES
 
     def __enter__(self) -> LocalExecutor:

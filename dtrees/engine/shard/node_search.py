@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.runner import Assignment, Runner, TreeContext, rows_to_share
 from dtrees.engine.shard.zone_sums import Sizes, SparseSums, ZoneSums
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.grower import NodeTable
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import LeafBudget, make_budget, origins

@@ -36,9 +36,9 @@ from dtrees.engine.shard.runner import Runner
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.tree import GrownTree, grow_alone, replay_steps, rows_set_aside, tree_steps
-from dtrees.engine.shard.tree_state import TreeState
+from dtrees.engine.shard.tree import ColumnTree, grow_alone, rows_set_aside, tree_steps
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.program import GrownTree
 from dtrees.split.compile.kernels import plain
 from dtrees.split.table.columns import Columns, presort
 from dtrees.split.table.sparse_columns import AnyColumns
@@ -168,7 +168,7 @@ class Shard(FitShard):
 
     Attributes
     ----------
-    trees : list of TreeState
+    trees : list of ColumnTree
         The trees that grow side by side, by index.
     """
 
@@ -185,7 +185,7 @@ class Shard(FitShard):
         self._free: list[Runner] = []
         self._columns = ShardColumns(columns, column_ids, n_columns_total)
         self._n_finished = 0
-        self._closings: dict[int, tuple[TreeState, _Votes]] = {}  # of the trees grown last
+        self._closings: dict[int, tuple[ColumnTree, _Votes]] = {}  # of the trees grown last
 
     def give_up_columns(self) -> None:
         """Release the columns; only the current tree can be completed afterwards."""
@@ -202,7 +202,7 @@ class Shard(FitShard):
         turns, n_trees = bool(n_side_by_side), n_side_by_side or n_whole
         # The zone sums of one tree take as much memory as everything else of many trees.
         fit = self._columns, self.target, self._table[0], not turns
-        self.trees = [TreeState(*fit) for _ in range(n_trees)]
+        self.trees = [ColumnTree(*fit) for _ in range(n_trees)]
         n_runners = min(n_trees, self._threads.n_threads)
         alone = n_trees == 1 and not turns
         threads = [self._threads if alone else Threads(self._threads.n_threads // n_runners) for _ in range(n_runners)]
@@ -211,7 +211,7 @@ class Shard(FitShard):
             tree.runner = runner
         set_aside = rows_set_aside(self.shards, threads[0].n_threads if isinstance(columns, Columns) else 1)
         for tree in self.trees:
-            tree.set_aside = set_aside
+            tree.shards, tree.set_aside = self.shards, set_aside
 
     def _end_threads(self) -> None:
         for runner in self._free:
@@ -249,6 +249,8 @@ class Shard(FitShard):
         if own in behind:
             self.begin(shards, message.initial)
         self.shards, self._closings = shards, {}
+        for tree in self.trees:
+            tree.shards = shards
         if reached and behind:
             source = known.index(reached)
             state = dict.fromkeys(behind, tuple(self.target.state())) if own == source else {}
@@ -270,12 +272,12 @@ class Shard(FitShard):
 
     def replay_tree(self, tree: Tree, place: int) -> Steps[None]:
         """Add the values of a tree grown earlier, given its place in its round, to the predictions of all rows."""
-        yield from replay_steps(self.shards, self.trees[0], tree, place)
+        yield from self.trees[0].replay_steps(tree, place)
         self._n_finished += 1
 
     def _boost(self, message: m.GrowTree) -> Steps[tuple[Tree, m.Losses | None]]:
         shards, rows, output = self.shards, self.trees[0], message.output
-        about = shards, rows, message.tree, output, message.learning_rate
+        about = rows, message.tree, output, message.learning_rate
         tree = self.add_boosted(grow_alone(*about) if shards.n_shards == 1 else (yield from tree_steps(*about)), output)
         return tree, rows.boosting.losses(*shares_of(shards.n_rows, shards.n_shards)[shards.shard]) if message.score else None
 
@@ -289,7 +291,7 @@ class Shard(FitShard):
     def grow_of_forest(self, number: int, index: int) -> Steps[Tree]:
         """Grow a tree of a forest, and store its out-of-bag predictions until it is closed."""
         shards, rows = self.shards, self.trees[index]
-        grown = grow_alone(shards, rows, number) if shards.n_shards == 1 else (yield from tree_steps(shards, rows, number))
+        grown = grow_alone(rows, number) if shards.n_shards == 1 else (yield from tree_steps(rows, number))
         if cast(ForestPlan, shards.plan).out_of_bag:
             leaf, _, in_stop, stop = places_of_leaves(grown.records)
             self._closings[number] = rows, (in_stop, stop, grown.said[leaf])

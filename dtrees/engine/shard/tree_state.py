@@ -6,30 +6,28 @@ Its methods are called in the steps of the tree (:mod:`dtrees.engine.shard.tree`
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import CategorySplits, places_of_leaves, splits_of_categories
-from dtrees.engine.plan.node_limits import LimitsOfFit, categories_of, inherits_sums, limited_splits, n_sums_of, rows_in_block
+from dtrees.engine.outcome.values import CategorySplits, splits_of_categories
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, inherits_sums, limited_splits, n_sums_of, rows_in_block
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.grower import Grower, NodeTable
 from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.row_division import divide_rows, find_sets, mark_by_set, mark_by_threshold
 from dtrees.engine.shard.runner import Assignment, rows_to_share
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
-from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.targets.scales import add_up_sample, many_sums
 from dtrees.engine.shard.zone_sums import Sizes
 from dtrees.engine.threads import Threads
-from dtrees.split.grow.best_first import in_preorder, make_budget, origins
+from dtrees.engine.tree.grower import Grower, NodeTable
+from dtrees.engine.tree.program import Layout
+from dtrees.split.grow.best_first import in_preorder, make_budget
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition
@@ -38,18 +36,11 @@ from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
-from dtrees.split.table.columns import Assembly, Columns, take_rows
+from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import SparseColumns
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NOTHING = np.empty(0, np.int64)
-
-
-class SharedRows(NamedTuple):
-    """A shard's columns of the tree in some rows; ``ids`` are the numbers of the columns in the whole table."""
-
-    ids: NDArray[np.int32]
-    columns: Columns
 
 
 class TreeState(NodeSearch):
@@ -74,12 +65,14 @@ class TreeState(NodeSearch):
         Multi-output targets of the current tree (:class:`~dtrees.engine.shard.targets.scales.Prepared`).
     set_aside : int
         Nodes of up to this many rows are grown to their ends by one shard.
-    when_found : callable or None
-        Called when all splits of the tree are found.
+    root : Root
+        The root of the current tree.
+    number, output : int
+        The identity of the tree, and the raw prediction that it improves.
     """
 
     set_aside: int
-    when_found: Callable[[], None] | None = None
+    root: Root
 
     def __init__(self, shard_columns: ShardColumns, target: ForestTarget | BoostingTarget, labels: NDArray[Any], sums_zones: bool) -> None:
         self._plan = plan = target.plan
@@ -92,7 +85,7 @@ class TreeState(NodeSearch):
             whole = not self._draws and plan.rules.columns_per_tree == shard_columns.n_columns_total
             self._inherits = self._inherits and whole and plan.rules.max_leaf_nodes is not None
         self.rows = partition.no_rows()
-        self._limits_of_fit = LimitsOfFit.of_plan(plan, shard_columns.ids)
+        self._limits_of_fit = LimitsOfFit(plan.rules, StoredSums.of(plan), shard_columns.ids)
         self.nodes = NodeTable(n_sums_of(plan) + self._limits_of_fit.root_words.shape[0])
         self._manner_for: tuple[Any, ...] = ()
         self._manner: tuple[int, int, int]  # how nodes at these places are grown: the same for successive trees
@@ -137,7 +130,8 @@ class TreeState(NodeSearch):
         many = None if self._levels.shape[0] else many_sums(of_fit.stored, self.rows, n_in, self.targets)
         sums = np.array([total_a, total_b], np.int64) if many is None else many
         noise = of_fit.noise(sums, self.rows.g[:n_in])
-        self._limits, self._stops = of_fit.of_tree(sums, exponents, slope if many is None else 0.0, noise, self.targets)
+        slope = slope if many is None else 0.0
+        self._limits, self._stops = of_fit.of_tree(sums, exponents, slope, noise, self.targets)
         if not size and of_fit.criterion.task == "boosting":  # no split has a gain
             self._stops = self._stops._replace(max_depth=0)
         self._draw_columns(tree)
@@ -151,11 +145,11 @@ class TreeState(NodeSearch):
             centre = total_a // total_b
             sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
         self.begin_search(sizes, inherit)
-        return Root(n_in, n, sums, exponents, noise=noise)
-
-    def make_grower(self) -> Grower:
-        """Return what decides about the nodes of the tree just begun."""
-        return Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], self.set_aside, self.nodes)
+        self.number, self.output, self.root = tree, output, Root(n_in, n, sums, exponents, slope, noise=noise)
+        if by_levels:
+            self.grower = Grower(self._limits, self._stops, self._most_splits, self._pool.shape[0], self.set_aside, self.nodes)
+            self._divided = _NOTHING, _NOTHING
+        return self.root
 
     def _draw_columns(self, tree: int) -> None:
         """Draw the columns of a tree, and set the keys of its nodes."""
@@ -166,21 +160,6 @@ class TreeState(NodeSearch):
         if self._draws:
             node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
-
-    def open_nodes(
-        self, tree: int, root: Root, nodes: NodeTable, rows: RowPartition, targets: NDArray[np.int64] | None, threads: Threads
-    ) -> None:
-        """Begin to grow some nodes of a tree, which have all rows of this shard; ``targets`` are as for :class:`Prepared`."""
-        self._draw_columns(tree)
-        self.targets, self._levels, self._most_splits = targets, _NOTHING, limited_splits(self._plan.rules, root.n_in)
-        self._limits, self._stops = self._limits_of_fit.of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
-        self._set_nodes(nodes, rows, self.labels, threads)
-
-    def _set_nodes(self, nodes: NodeTable, rows: RowPartition, pure_by: NDArray[Any], threads: Threads) -> None:
-        """Set the nodes to be grown, by a runner of their own."""
-        self.nodes, self.rows, self._pure_by = nodes, rows, pure_by
-        self.runner = SubtreeRunner(cast(Columns, self._shard_columns.columns), threads)
-        self.begin_search(Sizes(0), inherit=False)
 
     def checksum(self) -> int:
         """Return a checksum of the rows of a tree just begun."""
@@ -248,20 +227,33 @@ class TreeState(NodeSearch):
         """
         return self.grow_roots(self.nodes.roots(nodes, origin), first)
 
-    def grow_nodes(
-        self, start: NDArray[np.int64], origin: NDArray[Any], first: NDArray[Any] | None = None
+    def grow_part(
+        self,
+        layout: Layout,
+        nodes: NDArray[np.int64],
+        rows: RowPartition,
+        targets: NDArray[np.int64] | None,
+        levels: NDArray[np.int64],
+        threads: Threads,
     ) -> tuple[list[Nodes], DelegatedNodes]:
-        """Grow all nodes of a separate table (:meth:`.NodeTable.extract`) to their ends; return them as they are there, and for messages.
+        """Grow some nodes of a tree to their ends; return them as they are here, and for messages.
 
-        ``start`` has the first place of each node in the whole table; the other parameters are those of :meth:`grow`.
+        This object has all columns, and the rows of these nodes only, which follow each other. ``layout`` is the unfinished tree;
+        ``targets`` and ``levels`` are as for :class:`Prepared`.
         """
-        n, rules = origin.shape[0], self._plan.rules
-        grown = self.grow(np.arange(1, n + 1), origin, first)
+        root, grower, rules, n = layout.root, layout.grower, self._plan.rules, nodes.shape[0]
+        self._draw_columns(layout.number)
+        self.targets, self._levels, self._most_splits = targets, levels, limited_splits(rules, root.n_in)
+        self._limits, self._stops = self._limits_of_fit.of_tree(root.sums, root.exponents, root.slope, root.noise, targets)
+        self.nodes, self.rows, self._pure_by = grower.table.extract(nodes), rows, self.labels
+        self.runner = SubtreeRunner(cast(Columns, self._shard_columns.columns), threads)
+        self.begin_search(Sizes(0), inherit=False)
+        grown = self.grow(np.arange(1, n + 1), grower.origin[nodes], grower.first_splits())
         if self._most_splits:
-            grown = [in_preorder(nodes) for nodes in grown]
-        packed = [PackedNodes.of(nodes, place) for nodes, place in zip(grown, start.tolist(), strict=True)]
-        sets = [self.find_sets(splits_of_categories(nodes.records, rules)) if rules.categorical else NO_SETS for nodes in grown]
-        return grown, DelegatedNodes(packed, [self.rows.rows[:0]] * n, sets)
+            grown = [in_preorder(some) for some in grown]
+        packed = [PackedNodes.of(some, place) for some, place in zip(grown, grower.table.start[nodes].tolist(), strict=True)]
+        sets = [self.find_sets(splits_of_categories(some.records, rules)) if rules.categorical else NO_SETS for some in grown]
+        return grown, DelegatedNodes(packed, [rows.rows[:0]] * n, sets)
 
     def grow_roots(self, roots: Roots, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
@@ -295,55 +287,3 @@ class TreeState(NodeSearch):
         if self._plan.rules.random_splits:
             return not by_ranks and not self._plan.rules.categorical
         return not by_ranks or self.targets is None
-
-    def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of nodes' rows, one node after the other."""
-        start = self.nodes.start[nodes]
-        return places_of(start, self.nodes.stop[nodes] - start)
-
-    def share_rows(self, nodes: NDArray[np.int64]) -> SharedRows:
-        """Return this shard's columns of the tree in the rows of some nodes."""
-        rows = self.rows.rows[self._places_of(nodes)]
-        places, columns = self.places, self._shard_columns.columns
-        assert isinstance(columns, Columns), "shards of one table are dense"
-        return SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
-
-    def grow_delegated(self, nodes: NDArray[np.int64], shared: list[SharedRows]) -> DelegatedNodes:
-        """Grow nodes to their ends in a separate table of their rows, with the columns that all other shards have sent.
-
-        Afterwards, the rows are at their places in the subtrees.
-        """
-        places = self._places_of(nodes)
-        one, rows = self._extract(nodes, places, shared), self.rows.rows[places]
-        grown, delegated = one.grow_nodes(self.nodes.start[nodes], origins(nodes.shape[0]))
-        self.rows.rows[places] = moved = rows[one.rows.rows]
-        self.rows.g[places] = one.rows.g
-        if self.rows.h.shape[0]:
-            self.rows.h[places] = one.rows.h
-        if not self.target.keeps_out_of_sample:
-            return delegated
-        ends = [places_of_leaves(subtree.records)[2:] for subtree in grown]
-        return delegated._replace(outside=[moved[places_of(in_stop, stop - in_stop)] for in_stop, stop in ends])
-
-    def _extract(self, nodes: NDArray[np.int64], places: NDArray[np.int64], shared: list[SharedRows]) -> TreeState:
-        """Return a tree of the rows of some nodes, in all columns."""
-        rows = self.rows.rows[places]
-        n, n_columns, everything = rows.shape[0], self._shard_columns.n_columns_total, self._shard_columns.everything
-        assembly = Assembly(n, n_columns)
-        for ids, columns in (self.share_rows(nodes), *shared):
-            assembly.take(ids.tolist(), columns)
-        assembled = assembly.finished()
-        one = copy.copy(self)
-        one.take_columns(ShardColumns(assembled, everything, n_columns), sums_zones=False)
-        if self._limits.categories.some:  # of this shard's columns
-            categories = categories_of(self._plan.rules, everything, self._limits.categories.smooth)
-            one._limits = self._limits._replace(categories=categories)
-        h = self.rows.h[places if self.rows.h.shape[0] else places[:0]]
-        own = RowPartition(np.arange(n, dtype=np.uint32), self.rows.g[places], h)
-        one._set_nodes(self.nodes.extract(nodes), own, self._pure_by[rows if self._pure_by.shape[0] else rows[:0]], self.runner.threads)
-        return one
-
-    def take_outside(self, records: NDArray[Any], rows: NDArray[np.uint32]) -> None:
-        """Move rows out of sample to their places in a subtree that another shard has grown."""
-        _, _, in_stop, stop = places_of_leaves(records)
-        self.rows.rows[places_of(in_stop, stop - in_stop)] = rows

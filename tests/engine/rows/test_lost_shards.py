@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dtrees.engine.plan.plans import Dropout
-from dtrees.engine.rows import quantiles
-from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows import levels, quantiles
 from tests.engine.problems import Case, assert_same, boosting, cut_finely, forest, send_rows, spread
 from tests.slow import one_of_each
 
@@ -76,7 +75,7 @@ def test_a_shard_lost_anywhere(case: str, place: str, nth: int, side_by_side: in
     send_rows(monkeypatch, 40)
     monkeypatch.setattr(quantiles, "SENT_VALUES", 20)
     if place.endswith("subtrees"):  # each small node has too many rows to be sent together with others
-        monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
+        monkeypatch.setattr(levels, "SHARED_CELLS", 1)
     if case == "boosting" or "batch" in place:
         cut_finely(monkeypatch)
     problem = CASES[case].problem(400)

@@ -59,8 +59,8 @@ def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytes
     monkeypatch.setattr(exchange, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
     both, plan_level = [], levels.Levels.plan
 
-    def plan_and_note(planned: Any, grower: Any, splits: Any) -> None:
-        plan_level(planned, grower, splits)
+    def plan_and_note(planned: Any, splits: Any) -> None:
+        plan_level(planned, splits)
         both.append(any({left, left + 1} <= set(planned.summed.node.tolist()) for left in splits.left.tolist()))
 
     monkeypatch.setattr(levels.Levels, "plan", plan_and_note)

@@ -48,12 +48,14 @@ def edges_of(column: NDArray[np.float64], cuts: list[int]) -> Edges:
 def test_sketches_of_float32_take_half_and_say_the_same(name: str) -> None:
     columns = arranged(COLUMNS[name])
     sketch = sketch_columns(columns)
-    assert sketch.values.dtype == (np.float32 if columns.is_keyed else np.float64)
-    assert sketch.weights.dtype == np.uint32
-    wide = sketch._replace(values=sketch.values.astype(np.float64), weights=sketch.weights.astype(np.int64))
+    (own,) = sketch.columns
+    assert own.values.dtype == (np.float32 if columns.is_keyed else np.float64)
+    assert own.weights.dtype == np.uint32
+    own = own._replace(values=own.values.astype(np.float64), weights=own.weights.astype(np.int64))
+    wide = sketch._replace(columns=[own])
     present = COLUMNS[name][~np.isnan(COLUMNS[name])]
-    assert np.isin(wide.values, present).all()
-    assert abs(int(wide.weights.sum()) - present.shape[0]) <= 0.05 * N
+    assert np.isin(own.values, present).all()
+    assert abs(int(own.weights.sum()) - present.shape[0]) <= 0.05 * N
     # Sketches of shards whose values fit float32 can be merged with others.
     for one, other in zip(merge_sketches([sketch, wide]), merge_sketches([wide, wide]), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dtrees.engine.shard import zone_sums as engine_sums
 from dtrees.engine.shard.dense_runner import SubtreeRunner
-from dtrees.engine.shard.grower import NodeTable
 from dtrees.engine.shard.node_search import NodeSearch, ShardColumns
 from dtrees.engine.shard.zone_sums import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
+from dtrees.engine.tree.grower import NodeTable
 from dtrees.split import policy
 from dtrees.split.compile.kernels import NONE as NOTHING
 from dtrees.split.compile.kernels import ZERO, kernel
