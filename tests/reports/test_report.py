@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees.reports.facts import parameters_of, summarise_columns, times_of
 from dtrees.reports.targets import Classes, Target
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
+from tests.ensemble.samples import KINDS, LABELS, SIGNAL, SLOW_KINDS, WEIGHT, X, make, target
+from tests.slow import thorough_for
 
 #: Numbers of pictures of importances, of dependence and of Shapley values, for a model of five numeric columns.
 BEHAVIOUR = 3 + 6 + 2
@@ -106,7 +107,7 @@ def test_a_report(tmp_path):
 
 
 @pytest.mark.slow
-@every_kind
+@pytest.mark.parametrize("kind", thorough_for(SLOW_KINDS, KINDS), ids=lambda kind: kind.__name__)
 def test_every_estimator(kind):
     model = make(kind).fit(X, target(kind))
     report = dtrees.report(model, X, target(kind), sample_weight=WEIGHT, max_depth=1)
@@ -137,21 +138,22 @@ def test_boosting_of_every_shape():
     assert "Tree 1 (round 1, target 1)" in page.text
     assert "6: 3 rounds of 2" in page.text
     labels = np.column_stack([SIGNAL > 0, np.digitize(X[:, 2], [-0.5, 0.5])]).astype(int)
-    classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(X, labels)
-    report = dtrees.report(classes, X, labels, n_trees=2)
+    few = X[:, :2]
+    classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(few, labels)
+    report = dtrees.report(classes, few, labels, n_trees=2)
     assert "Tree 0 (round 1, target 0)" in report.html
     assert "Tree 1 (round 1, target 1, class 0)" in report.html
-    quantiles = dtrees.GradientBoostingRegressor(n_estimators=2, loss="quantile", alpha=[0.1, 0.9]).fit(X, SIGNAL)
-    page = Page(dtrees.report(quantiles, X, SIGNAL, n_trees=2).html)
+    quantiles = dtrees.GradientBoostingRegressor(n_estimators=2, loss="quantile", alpha=[0.1, 0.9]).fit(few, SIGNAL)
+    page = Page(dtrees.report(quantiles, few, SIGNAL, n_trees=2).html)
     assert "Tree 1 (round 1, 0.9 quantile)" in page.text
     assert "of the 0.1 quantile" in page.text
     for loss in ("quantile", "poisson", "gamma", "tweedie", "absolute_error"):
         positive = SIGNAL - SIGNAL.min() + 1
-        model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(X, positive)
+        model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(few, positive)
         name = {"quantile": "pinball loss", "poisson": "Poisson deviance", "gamma": "gamma deviance", "tweedie": "Tweedie deviance"}.get(
             loss
         )
-        page = Page(dtrees.report(model, X, positive, n_trees=0).html)
+        page = Page(dtrees.report(model, few, positive, n_trees=0).html)
         assert name is None or row(page, name)[3] == "smaller"
 
 
