@@ -82,6 +82,12 @@ def assert_self_contained(page, pictures):
     return found
 
 
+@pytest.fixture
+def text_only(monkeypatch):
+    """Leave pictures out of pages: writing one takes a fifth of a second."""
+    monkeypatch.setattr("dtrees.reports.figures._uri", lambda figure: "data:,")
+
+
 def row(page, first):
     """Return the row of a table that begins with a cell."""
     return next(cells for cells in page.rows if cells and cells[0] == first)
@@ -137,6 +143,11 @@ def test_boosting_of_every_shape():
     assert "<u>" in page.text
     assert "Tree 1 (round 1, target 1)" in page.text
     assert "6: 3 rounds of 2" in page.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
+def test_boosting_of_classes_quantiles_and_other_losses():
     labels = np.column_stack([SIGNAL > 0, np.digitize(X[:, 2], [-0.5, 0.5])]).astype(int)
     few = X[:, :2]
     classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(few, labels)
@@ -158,6 +169,7 @@ def test_boosting_of_every_shape():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
 def test_many_classes_and_unknown_ones():
     y = np.arange(len(X)) % 30
     model = dtrees.RandomForestClassifier(5, random_state=0).fit(X, y)
@@ -169,6 +181,7 @@ def test_many_classes_and_unknown_ones():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
 def test_sparse_and_polars_tables():
     import polars as pl
     import scipy.sparse
@@ -182,6 +195,7 @@ def test_sparse_and_polars_tables():
     assert row(Page(dtrees.report(tree, frame, pl.Series(SIGNAL), n_trees=0, max_rows=100).html), "b")[1] == "categories"
 
 
+@pytest.mark.usefixtures("text_only")
 def test_pipelines_and_bags():
     frame = pd.DataFrame(X, columns=list("abcde"))
     steps = make_pipeline(SimpleImputer().set_output(transform="pandas"), make(dtrees.DecisionTreeRegressor, max_depth=2))
