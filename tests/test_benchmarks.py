@@ -21,7 +21,7 @@ from tests.slow import slow_for
 #: Benchmarks of every test run; the others take long, most of them because of clusters or peers.
 QUICK = {"trees", "cross-validation"}
 #: The slowest benchmarks.
-THOROUGH = {"chaos", "cold", "memory", "accuracy", "past-memory", "boosting-tasks"}
+THOROUGH = {"chaos", "cold", "memory", "accuracy", "past-memory", "boosting-tasks", "cluster-boosting"}
 
 
 @pytest.fixture

@@ -534,7 +534,7 @@ BATCH = 100
 QUICK = 3
 
 
-@pytest.mark.parametrize("batch", slow_for(range(1, 10), range(10)))
+@pytest.mark.parametrize("batch", slow_for(range(1, 6), range(10), thorough=range(6, 10)))
 def test_changed_files_are_refused_or_sound(batch: int, tmp_path: Path) -> None:
     """The rest of the 20,000 are tried by ``python -m tests.changed_model_files``."""
     found = try_files(batch * BATCH, BATCH, tmp_path, rare=batch >= QUICK)

@@ -305,15 +305,6 @@ def test_completion(shell: str) -> None:
     assert result.stdout == "plain,evaluate\n"
 
 
-def test_the_page_about_commands_has_all_of_them() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
-    for name in main.commands:
-        assert f"`dtrees {name}" in page
-    for option in main.commands["fit"].params:
-        if option.name not in ("data", "target", "seed", "task", "checkpoint_interval", "separator", "threads_per_worker"):
-            assert any(f"`{said}" in page for said in option.opts), option.name
-
-
 def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(folder / "flats.csv")
     bag = dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=3), 2).fit(frame.drop(columns="rent"), frame["rent"])

@@ -77,18 +77,13 @@ LOSSES: dict[str, list[list[Cut]]] = {
     "boosting that goes on": [[Cut("further columns", 7)], [Cut("Replay", 7)], [Cut("marks", 3)]],
     # Two shards in one round: one of their successors is not on the coordinator's worker.
     "boosting of classes": [[Cut("marks", 31), Cut("Open")], [Cut("marks", 31), Cut("marks"), Cut("state")]],
-    # In the middle of a round.
-    "boosting of parallel trees": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
-    "boosting of rows drawn by gradients": [[Cut("marks", 15)], [Cut("GrowTree", 5)]],
-    "boosting with dropout": [[Cut("marks", 31)], [Cut("GrowTree", 9)]],
-    "boosting of quantiles, best first": [[Cut("leaves", 2)]],
+    "boosting with dropout": [[Cut("marks", 31)]],
     "boosting with categories": [[Cut("sets", 2)]],
     "forest": [
         *([Cut("subtrees", 2)], [Cut("subtrees", 2, "unheard")], [Cut("GrowTrees", 2)], [Cut("delegated", 2)]),
         *([Cut("leaves", 2)], [Cut("AddVotes")], [Cut("AddVotes"), Cut("Open")], [Cut("AddVotes"), Cut("standing")]),
     ],
     "forest of absolute error": [[Cut("leaves")]],
-    "forest, best first": [[Cut("leaves", 2)]],
     "forest of several targets by sets": [[Cut("sets")], [Cut("marks")]],
 }
 
@@ -99,12 +94,17 @@ def _losses() -> Iterator[Any]:
             yield pytest.param(name, cuts, marks=() if number == 0 and name in ("boosting", "forest") else pytest.mark.slow)
 
 
-#: Cases that differ from others only within a shard: on clusters they belong to slow runs.
+#: Cases that differ from others only within a shard (tests/engine/test_conformance.py grows the like on shards of one process): on
+#: clusters they belong to thorough runs, unless they are the first of their kind.
 ALONE = {
     "tree",
+    "forest, best first",
     "forest, pruned",
     "boosting, best first",
     "boosting, pruned",
+    "boosting of parallel trees",
+    "boosting of rows drawn by gradients",
+    "boosting of quantiles, best first",
     "boosting of quantiles, pruned",
     "boosting by Tweedie deviance",
     "boosting of classes that stops early",
@@ -112,15 +112,17 @@ ALONE = {
 
 
 def _places() -> Iterator[Any]:
-    """Yield the usual place for cases that lose no worker, and the largest cluster and others for the first case of each kind."""
+    """Yield the usual place for cases that lose no worker, and others for the first case of each kind: the largest if it is slow."""
     tried: set[Place] = set()
     for number, (name, case) in enumerate(CASES.items()):
         places = BOOSTING if case.boosts else FORESTS
         usual, largest, another = places[-2], places[-1], places[number % (len(places) - 2)]
         is_slow, is_first = name in SLOW | ALONE, name in FIRST_OF_KIND
         if name not in LOSSES and not (is_slow and is_first):
-            yield pytest.param(usual, name, marks=pytest.mark.slow if is_slow else ())
-        for place in [place for place in (largest, another) if place not in tried] if is_first else []:
+            rare = pytest.mark.slow if name in ("forest in order", "extra trees of classes") else pytest.mark.thorough
+            yield pytest.param(usual, name, marks=rare if is_slow else ())
+        # The largest cluster also loses its workers in many cases.
+        for place in [place for place in ((largest, another) if is_slow else (another,)) if is_first and place not in tried]:
             yield pytest.param(place, name, marks=pytest.mark.slow)
         tried |= {another} if is_first else set()
 

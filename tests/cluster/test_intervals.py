@@ -11,7 +11,7 @@ from distributed import Client
 
 import dtrees
 from tests.cluster.samples import FRAME, LENGTHS, NUMBERS, REGRESSION, assert_same_model, in_partitions, weights
-from tests.slow import one_quick
+from tests.slow import slow_for
 
 Q = [0.1, 0.5, 0.9]
 LAZY = in_partitions(FRAME, LENGTHS[7])
@@ -26,8 +26,7 @@ def boosting(**parameters: Any) -> dtrees.GradientBoostingRegressor:
     return dtrees.GradientBoostingRegressor(n_estimators=3, loss="quantile", alpha=Q, random_state=0, **parameters)
 
 
-@pytest.mark.parametrize("placement", one_quick(["rows", "sharded", "replicated"]))
-@pytest.mark.parametrize("bootstrap", [True, False])
+@pytest.mark.parametrize(("placement", "bootstrap"), slow_for({"sharded"}, [("rows", True), ("sharded", False)]))
 def test_a_forest_keeps_what_one_of_this_process_does(client: Client, placement: str, bootstrap: bool) -> None:
     y, weight = in_partitions(REGRESSION, LENGTHS[7]), in_partitions(weights(), LENGTHS[7])
     here = forest(bootstrap=bootstrap).fit(FRAME, REGRESSION, weights())

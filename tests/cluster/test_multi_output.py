@@ -31,20 +31,14 @@ def here() -> dtrees.GradientBoostingRegressor:
 
 @pytest.mark.parametrize(
     "kind",
-    slow_for(
-        {"array", "unknown chunks", "local array", "local frame", "local list"},
-        ["frame", "array", "columns apart", "unknown chunks", "local array", "local frame", "local list"],
-    ),
+    slow_for({"unknown chunks", "local frame"}, ["frame", "columns apart", "unknown chunks", "local frame"]),
 )
 def test_kinds_of_y(client: Client, here: dtrees.GradientBoostingRegressor, kind: str) -> None:
     y = {
         "frame": in_partitions(Y, LENGTHS[7]),
-        "array": da.from_array(Y.to_numpy(), chunks=(90, 3)),
         "columns apart": da.from_array(Y.to_numpy(), chunks=(200, 2)),
         "unknown chunks": in_partitions(Y, LENGTHS[7]).to_dask_array(),
-        "local array": Y.to_numpy(),
         "local frame": Y,
-        "local list": Y.to_numpy().tolist(),
     }[kind]
     assert_same_model(make().fit(in_partitions(FRAME, LENGTHS[7]), y, in_partitions(weights(), LENGTHS[7])), here)
 

@@ -75,10 +75,9 @@ def fit(name: str = "regression", **options: Any) -> Any:
         *(
             pytest.param(name, faults, marks=pytest.mark.slow)
             for name, faults in (
-                *((name, [{"kind": "found", "at": at}]) for name in FORESTS for at in (1, 5)),
+                ("forest", [{"kind": "found", "at": 5}]),
                 ("out of bag", [{"kind": "Open"}]),
                 ("classes", [{"kind": "marks", "at": 20, "times": 2}]),
-                ("out of bag", [{"kind": "found", "at": 8, "times": 2}]),
                 # The coordinator's worker is lost during another recovery.
                 ("classes", [{"kind": "marks", "at": 20}, {"kind": "state", "own": True}]),
             )
@@ -261,7 +260,7 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
         ("data.columns:_sort", signal.SIGKILL),
         ("data.columns:_sort", signal.SIGSTOP),
         ("data.columns:_take", signal.SIGKILL),
-        ("data.columns:_take", signal.SIGSTOP),
+        pytest.param("data.columns:_take", signal.SIGSTOP, marks=pytest.mark.thorough),  # as at the task above
         ("growing.fits:_grow_batch", signal.SIGKILL),
         ("growing.fits:_grow_batch", signal.SIGSTOP),
         ("growing.fits:_sum_out_of_bag", signal.SIGKILL),

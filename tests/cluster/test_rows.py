@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster, Worker, WorkerPlugin
+from distributed import Client, Worker, WorkerPlugin
 
 import dtrees
 from dtrees import GradientBoostingRegressor
@@ -99,23 +99,18 @@ NOT_BY_ROWS = {
 }
 #: Cases with steps of their own by rows.
 BY_ROWS = {"forest in order", "boosting of classes by an objective", "boosting of several targets by an objective"}
+#: Cases whose kernels differ from others in the criterion alone, which is tested by zones (test_bounds.py, test_forests_by_rows.py).
+BY_CRITERION = {"tree by entropy", "boosting with an L1 penalty"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_OF_KIND - NOT_BY_ROWS.keys() - BY_ROWS, CASES))
+@pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_OF_KIND - NOT_BY_ROWS.keys() - BY_ROWS | BY_CRITERION, CASES))
 def test_five_workers(five_threads: Client, by_rows: None, few_rows: None, name: str) -> None:
     if name not in NOT_BY_ROWS:
         check(fit(name), name)
         return
     with pytest.raises(ValueError, match=f"placement is 'rows', but {NOT_BY_ROWS[name]}"):
         fit(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [SETS, BY_ORDER, "forest"])
-def test_one_worker(cluster_of_1: LocalCluster, by_rows: None, name: str) -> None:
-    with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
-        check(fit(name), name)
 
 
 @pytest.mark.slow
@@ -188,8 +183,8 @@ def test_a_worker_is_lost(
         (SETS, "memory", [{"kind": "flags", "at": 9}, {"kind": "Replay"}]),
         (QUICK, "memory", [{"kind": "picked", "at": 5, "number": signal.SIGSTOP}]),
         (SETS, "memory", [{"kind": "bars", "at": 7, "own": True}]),
-        *((SETS, "disk", [fault]) for fault in ({"kind": "Open"}, {"kind": "flags", "at": 9}, {"kind": "GrowTree", "at": 3})),
-        *(("forest", "disk", [fault]) for fault in ({"kind": "flags", "at": 3}, {"kind": "AddVotes"})),
+        *((SETS, "disk", [fault]) for fault in ({"kind": "Open"}, {"kind": "flags", "at": 9})),
+        ("forest", "disk", [{"kind": "AddVotes"}]),
     ],
     ids=str,
 )
@@ -304,14 +299,6 @@ def _open_files(dask_worker: Any) -> int:
     folder = Path("/proc/self/fd")
     links = [os.readlink(file) for file in folder.iterdir() if file.exists() or file.is_symlink()] if folder.exists() else []
     return sum(link.startswith(dask_worker.local_directory) and link.endswith("(deleted)") for link in links)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_on_disk")
-@pytest.mark.parametrize("name", [SETS, BY_ORDER, "forest", "forest of classes"])
-def test_cells_on_disk_of_five_workers(five_threads: Client, few_rows: None, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("dtrees.engine.shard.passes.DISK_BYTES", 1024)
-    check(fit(name), name)
 
 
 @pytest.mark.usefixtures("_on_disk")

@@ -185,7 +185,7 @@ BOOSTED_SETS = {
 }
 #: Losses whose leaves are measured, and Newton steps of plain gradients.
 MEASURED = {
-    f"{loss}{name}": boosting(loss, **changes)
+    f"leaves by {loss}{name}": boosting(loss, **changes)
     for loss in ("median", "quantile", "quantiles", "Huber", "targets", "steps", "steps of two classes")
     for name, changes in {
         "": {},
@@ -224,9 +224,20 @@ QUICK = [
 ]
 QUICK = [name for name in QUICK if name != "in order"] + ["weighted tree, at random", "one column a node, at random"]
 QUICK += [*(f"boosting: {name}" for name in BOOSTING), *(f"by {loss}" for loss in LOSSES_AS_THEY_ARE)]
+#: Cases whose properties are in other cases: each loss remains with two kinds of plan or more, each kind with three losses or more.
+COMBINED = {
+    f"leaves by {name}"
+    for name in (
+        "quantile, drawn", "quantile, held out", "quantiles", "quantiles, parallel", "Huber, drawn", "Huber, parallel", "targets",
+        "targets, held out", "steps, drawn", "steps, parallel", "steps of two classes", "steps of two classes, parallel",
+    )
+}  # fmt: skip
+#: Kernels of their own, which differ from others in the criterion alone.
+COMBINED |= {"sets by entropy", "sets by entropy, few columns a path"}
 SLOW = [*BY_ORDER, *SETS, *BOOSTED_SETS, *MEASURED, "targets", "targets of weighted classes", "targets of classes, best first", "in order"]
 SLOW += ["Poisson", "entropy", "few columns a path", "tree of three classes, at random", "sets, at random"]
 SLOW += ["targets of many rows", "targets of classes of many rows"]
+SLOW = [name for name in SLOW if name not in COMBINED]
 ON_COLUMNS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 ON_COLUMNS += [pytest.param(name, marks=pytest.mark.thorough) for name in CASES if name not in [*QUICK, *SLOW]]
 SPREADS = [[(0, 2, 4), (1, 3, 5, 6)], [(6,), (1, 4), (0, 2, 3, 5)]]
@@ -292,12 +303,19 @@ def test_boosting_as_of_large_tables(name: str, monkeypatch: pytest.MonkeyPatch)
         assert_same(one, problem.grow_on(problem.columns(columns_of(problem, SPREADS[0]), n_threads)))
 
 
-#: Cases that do nothing on shards of rows that other cases do not do.
+#: Cases that do nothing on shards of rows that other cases do not do. (Random thresholds are drawn between the ends of a node's values,
+#: whatever limits nodes and however rows are drawn.)
 RARE = {
     "entropy", "weighted tree by entropy", "entropy, balanced by tree", "targets, few columns a path", "Poisson of targets",
-    "targets by entropy", "targets by entropy, balanced by tree", "three classes, few columns a path, at random",
-    "sets by entropy", "sets by entropy, few columns a path", "sets for targets, best first", "sets for targets of weighted classes",
-    "sets for three classes, at random", *(name for name, case in AT_RANDOM.items() if case.of == "entropy" or len(case.targets) > 1),
+    "weighted, of Poisson of targets", "targets by entropy", "targets by entropy, balanced by tree", "three classes, few columns a path",
+    "sets for targets, best first", "sets for targets of weighted classes", *COMBINED, *AT_RANDOM,
+}  # fmt: skip
+RARE -= {
+    f"{name}, at random"
+    for name in (
+        "tree", "forest", "weighted forest, best first", "one column a node", "tree of classes", "weighted, balanced, pruned",
+        "forest of three classes", "sets",
+    )
 }  # fmt: skip
 ON_ROWS = [
     pytest.param(name, marks=pytest.mark.thorough) if name in RARE else name
@@ -333,6 +351,13 @@ def check_on_rows(name: str, sent_rows: int, patch: pytest.MonkeyPatch, layouts:
         assert_same(one, problem.grow_on(executor, 3, side_by_side=n_shards))
 
 
+#: How shards of rows read their cells depends on what is summed and which rows are drawn.
+ON_DISK = [
+    f"boosting: {name}"
+    for name in ("boosting", "three classes", "one column a node", "best first", "drawn by gradients", "dropout", "monotonic")
+]
+
+
 @pytest.mark.parametrize(
     ("name", "keyed", "sent_rows"),
     [
@@ -340,9 +365,7 @@ def check_on_rows(name: str, sent_rows: int, patch: pytest.MonkeyPatch, layouts:
         *(pytest.param("forest, at random", keyed, 30, marks=pytest.mark.slow) for keyed in (True, False)),
         *(
             pytest.param(*one.values, marks=one.marks or pytest.mark.slow)
-            for one in one_of_each(
-                [f"boosting: {name}" for name in BOOSTING], [(True, 60), (False, 60), (False, 0), (True, 0)], others=pytest.mark.thorough
-            )
+            for one in one_of_each(ON_DISK, [(True, 60), (False, 60), (False, 0), (True, 0)], others=pytest.mark.thorough)
         ),
     ],
 )

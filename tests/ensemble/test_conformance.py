@@ -85,7 +85,18 @@ def test_going_on_from_a_checkpoint(name: str, tmp_path: Path) -> None:
     check(fit(CASES[name], **options), name)
 
 
-@pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
+#: Cases whose nodes are searched by different kernels.
+SEARCHED = [
+    *("boosting", "boosting of classes", "tree", "tree of absolute error", "tree by entropy", "forest by Poisson deviance", "extra tree"),
+    *("forest with categories", "forest, best first", "forest of balanced draws, pruned", "forest in order", "forest of medians in order"),
+    *("forest of many classes, few columns a path", "forest of several targets of classes", "tree of medians of several targets"),
+    *("extra trees of several targets of classes by sets", "boosting with categories", "boosting, best first", "boosting in order"),
+    "boosting with an L1 penalty",
+]
+while_compiling = pytest.mark.parametrize("name", slow_for({*SEARCHED[3:]}, CASES, thorough={*CASES} - {*SEARCHED}))
+
+
+@while_compiling
 def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The first trees are grown in one block, by fewer kernels."""
     asked: list[bool] = []
@@ -101,7 +112,7 @@ def test_while_kernels_are_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, n
     assert any(asked) or name != "boosting"
 
 
-@pytest.mark.parametrize("name", slow_for({*CASES} - {"boosting", "boosting of classes", "tree"}, CASES))
+@while_compiling
 def test_while_the_search_of_tiny_nodes_is_compiled_elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """In the first trees they are searched like larger nodes."""
     plain: list[bool] = []
@@ -174,8 +185,9 @@ def test_unaligned(name: str, weight: NDArray[Any] | None, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "weighted"])
-@pytest.mark.parametrize(("layout", "name"), one_of_each([strided, backward, read_only], [*MODELS], others=pytest.mark.thorough))
+@pytest.mark.parametrize(
+    ("layout", "name", "weight"), one_of_each([strided, backward, read_only], [*MODELS], [None, WEIGHT], others=pytest.mark.thorough)
+)
 def test_layouts(layout: Callable[[NDArray[Any]], NDArray[Any]], name: str, weight: NDArray[Any] | None, tmp_path: Path) -> None:
     check_layout(layout, name, weight, tmp_path)
 

@@ -117,7 +117,7 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
     [
         *slow_for(SLOW_KINDS, [(kind, None) for kind in KINDS]),
         pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.thorough),  # kernels of their own
-        pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
+        pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.thorough),
         pytest.param(dtrees.DecisionTreeRegressor, "absolute_error", marks=pytest.mark.slow),
         pytest.param(dtrees.RandomForestRegressor, "quantile", marks=pytest.mark.slow),
         pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.thorough),
@@ -215,7 +215,7 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "model",
     [
-        dtrees.DecisionTreeRegressor(),
+        pytest.param(dtrees.DecisionTreeRegressor(), marks=pytest.mark.thorough),
         pytest.param(dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7), marks=pytest.mark.thorough),
         pytest.param(dtrees.ExtraTreesClassifier(3), marks=pytest.mark.thorough),
         pytest.param(dtrees.RandomForestClassifier(3), marks=pytest.mark.thorough),

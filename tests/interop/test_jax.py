@@ -21,7 +21,7 @@ def jax() -> Any:
 
 
 @x64()
-@pytest.mark.parametrize(("n_rows", "max_depth"), [(0, 2), (1, None), (1024, None), (5000, 6)])
+@pytest.mark.parametrize(("n_rows", "max_depth"), [(0, 2), (1, None), pytest.param(1024, None, marks=pytest.mark.thorough), (5000, 6)])
 def test_any_number_of_rows_compiled_and_mapped(jax: Any, n_rows: int, max_depth: int | None) -> None:
     model = dtrees.RandomForestRegressor(3, random_state=0, max_depth=max_depth).fit(X, SIGNAL)
     rows = np.random.default_rng(1).normal(size=(n_rows, 5))

@@ -100,7 +100,7 @@ def test_predictions_are_equal(case: Case, tool: str) -> None:
 
 
 @every_tool
-@pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
+@pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "GradientBoosting"])
 @pytest.mark.parametrize("task", ["Regressor", "Classifier", "several"])
 def test_sets_of_categories(kind: str, task: str, tool: str, tmp_path: Path) -> None:
     model = fit_sets(kind, task)

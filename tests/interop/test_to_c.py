@@ -133,7 +133,7 @@ def test_scores_of_rows_to_start_from(case: Case, tmp_path: Path) -> None:
     assert "base_margin holds the 3 raw score(s)" in to_c(model)
 
 
-@pytest.mark.parametrize("kind", ["DecisionTree", pytest.param("RandomForest", marks=pytest.mark.slow), "ExtraTrees", "GradientBoosting"])
+@pytest.mark.parametrize("kind", ["DecisionTree", pytest.param("RandomForest", marks=pytest.mark.slow), "GradientBoosting"])
 @pytest.mark.parametrize("task", ["Regressor", "Classifier", pytest.param("several", marks=pytest.mark.slow)])
 def test_sets_of_categories(kind: str, task: str, tmp_path: Path) -> None:
     model = fit_sets(kind, task)

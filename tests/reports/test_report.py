@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees.reports.facts import parameters_of, summarise_columns, times_of
 from dtrees.reports.targets import Classes, Target
-from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
+from tests.ensemble.samples import KINDS, LABELS, SIGNAL, SLOW_KINDS, WEIGHT, X, make, target
+from tests.slow import thorough_for
 
 #: Numbers of pictures of importances, of dependence and of Shapley values, for a model of five numeric columns.
 BEHAVIOUR = 3 + 6 + 2
@@ -81,6 +82,12 @@ def assert_self_contained(page, pictures):
     return found
 
 
+@pytest.fixture
+def text_only(monkeypatch):
+    """Leave pictures out of pages: writing one takes a fifth of a second."""
+    monkeypatch.setattr("dtrees.reports.figures._uri", lambda figure: "data:,")
+
+
 def row(page, first):
     """Return the row of a table that begins with a cell."""
     return next(cells for cells in page.rows if cells and cells[0] == first)
@@ -106,7 +113,7 @@ def test_a_report(tmp_path):
 
 
 @pytest.mark.slow
-@every_kind
+@pytest.mark.parametrize("kind", thorough_for(SLOW_KINDS, KINDS), ids=lambda kind: kind.__name__)
 def test_every_estimator(kind):
     model = make(kind).fit(X, target(kind))
     report = dtrees.report(model, X, target(kind), sample_weight=WEIGHT, max_depth=1)
@@ -136,26 +143,33 @@ def test_boosting_of_every_shape():
     assert "<u>" in page.text
     assert "Tree 1 (round 1, target 1)" in page.text
     assert "6: 3 rounds of 2" in page.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
+def test_boosting_of_classes_quantiles_and_other_losses():
     labels = np.column_stack([SIGNAL > 0, np.digitize(X[:, 2], [-0.5, 0.5])]).astype(int)
-    classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(X, labels)
-    report = dtrees.report(classes, X, labels, n_trees=2)
+    few = X[:, :2]
+    classes = dtrees.GradientBoostingClassifier(n_estimators=2).fit(few, labels)
+    report = dtrees.report(classes, few, labels, n_trees=2)
     assert "Tree 0 (round 1, target 0)" in report.html
     assert "Tree 1 (round 1, target 1, class 0)" in report.html
-    quantiles = dtrees.GradientBoostingRegressor(n_estimators=2, loss="quantile", alpha=[0.1, 0.9]).fit(X, SIGNAL)
-    page = Page(dtrees.report(quantiles, X, SIGNAL, n_trees=2).html)
+    quantiles = dtrees.GradientBoostingRegressor(n_estimators=2, loss="quantile", alpha=[0.1, 0.9]).fit(few, SIGNAL)
+    page = Page(dtrees.report(quantiles, few, SIGNAL, n_trees=2).html)
     assert "Tree 1 (round 1, 0.9 quantile)" in page.text
     assert "of the 0.1 quantile" in page.text
     for loss in ("quantile", "poisson", "gamma", "tweedie", "absolute_error"):
         positive = SIGNAL - SIGNAL.min() + 1
-        model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(X, positive)
+        model = dtrees.GradientBoostingRegressor(n_estimators=3, loss=loss).fit(few, positive)
         name = {"quantile": "pinball loss", "poisson": "Poisson deviance", "gamma": "gamma deviance", "tweedie": "Tweedie deviance"}.get(
             loss
         )
-        page = Page(dtrees.report(model, X, positive, n_trees=0).html)
+        page = Page(dtrees.report(model, few, positive, n_trees=0).html)
         assert name is None or row(page, name)[3] == "smaller"
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
 def test_many_classes_and_unknown_ones():
     y = np.arange(len(X)) % 30
     model = dtrees.RandomForestClassifier(5, random_state=0).fit(X, y)
@@ -167,6 +181,7 @@ def test_many_classes_and_unknown_ones():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("text_only")
 def test_sparse_and_polars_tables():
     import polars as pl
     import scipy.sparse
@@ -180,6 +195,7 @@ def test_sparse_and_polars_tables():
     assert row(Page(dtrees.report(tree, frame, pl.Series(SIGNAL), n_trees=0, max_rows=100).html), "b")[1] == "categories"
 
 
+@pytest.mark.usefixtures("text_only")
 def test_pipelines_and_bags():
     frame = pd.DataFrame(X, columns=list("abcde"))
     steps = make_pipeline(SimpleImputer().set_output(transform="pandas"), make(dtrees.DecisionTreeRegressor, max_depth=2))

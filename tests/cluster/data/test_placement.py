@@ -421,7 +421,7 @@ def test_columns_are_spread_by_size_and_threads() -> None:
     [
         ("boosting", "sharded"),
         ("forest", "replicated"),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("boosting", "auto"), ("tree", "sharded"), ("forest", "auto"))),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("boosting", "auto"), ("forest", "auto"))),
     ],
 )
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:

@@ -98,8 +98,11 @@ def test_evaluation_sets_with_scores_of_each_row(request: pytest.FixtureRequest,
         assert_array_equal(found["logloss"], here.evals_result_["validation_0"]["logloss"])
 
 
-@pytest.mark.parametrize("placed", one_quick(["one-worker", "sharded", "rows"]), indirect=True)
-@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize(
+    ("placed", "held_out"),
+    [("one-worker", False), ("sharded", True), pytest.param("rows", True, marks=pytest.mark.slow)],
+    indirect=["placed"],
+)
 def test_estimators_to_start_from(placed: Client, held_out: bool) -> None:
     """They are fitted to all rows in one process; their predictions for each partition start evaluation sets and predictions."""
     settings = SETTINGS | {"init": Means(), "n_iter_no_change": 3 if held_out else None}

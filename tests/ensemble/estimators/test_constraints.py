@@ -82,7 +82,9 @@ BY_ZONES = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore:no tree found a split")
-@pytest.mark.parametrize("name", slow_for({*BY_ZONES} - {"boosting", "boosting of classes"}, BY_ZONES))
+@pytest.mark.parametrize(
+    "name", slow_for({*BY_ZONES} - {"boosting", "boosting of classes"}, BY_ZONES, thorough={"tree by Poisson deviance"})
+)
 @given(
     tables(),
     st.lists(st.sampled_from([-1, 0, 1]), min_size=6, max_size=6).filter(any),

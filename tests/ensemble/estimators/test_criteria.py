@@ -157,7 +157,6 @@ def test_trees_are_scikit_learns():
 def test_forests():
     settings = {"criterion": "poisson", "min_samples_leaf": 5, "n_estimators": 30, "oob_score": True}
     model = make(dtrees.RandomForestRegressor, **settings).fit(X, COUNTS)
-    assert_same_trees(make(dtrees.RandomForestRegressor, **settings, n_jobs=4).fit(X, COUNTS), model)
     assert mean_poisson_deviance(COUNTS, model.predict(X)) < 0.8 * mean_poisson_deviance(COUNTS, np.full(len(X), COUNTS.mean()))
     random = make(dtrees.ExtraTreesRegressor, criterion="poisson", min_samples_leaf=5).fit(X, COUNTS, WEIGHT)
     assert min(tree.value[tree.n_node_samples >= 5].min() for tree in trees(random)) > 0

@@ -119,21 +119,6 @@ def test_lazy_rows():
     assert_array_equal(np.asarray(model.apply(lazy)), model.apply(X).reshape(N, -1))
 
 
-@pytest.mark.parametrize("parameters", [THREE, {"drop_rate": 0.5}, THREE | {"drop_rate": 0.5, "subsample_by": "gradient"}])
-def test_a_checkpoint_in_the_middle(parameters, tmp_path):
-    class Cut(Exception):
-        pass
-
-    def cut(progress):
-        if progress.done == 3:
-            raise Cut
-
-    options = {"checkpoint": tmp_path / "checkpoint", "checkpoint_interval": 0}
-    with pytest.raises(Cut):
-        make(Classifier, **parameters).fit(X, LABELS, callbacks=[cut], **options)
-    assert_same_trees(make(Classifier, **parameters).fit(X, LABELS, **options), make(Classifier, **parameters).fit(X, LABELS))
-
-
 def gap_to_xgboost(kind, y, learning_rate, n_parallel):
     """Return the largest difference from XGBoost's raw predictions, relative to their range, where nothing is drawn."""
     xgboost = pytest.importorskip("xgboost")

@@ -143,7 +143,7 @@ def test_uneven_node(kind: str, n_first: int, others: range) -> None:
     assert found == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # compiles anew; ``.ci/run bounds`` checks bounds in all tests
 def test_codes_of_missing_values_are_within_bounds(tmp_path: Path) -> None:
     """In a process whose kernels check bounds."""
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
