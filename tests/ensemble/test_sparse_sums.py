@@ -102,7 +102,7 @@ def test_a_table_of_a_default_size() -> None:
     assert_same_trees(model, dense)
 
 
-@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 40}, {"max_leaf_nodes": 5000}], ids=str)
+@pytest.mark.parametrize("limits", [{"max_leaf_nodes": 40}, {"max_leaf_nodes": 5000}, {"max_leaf_nodes": None, "max_depth": 5}], ids=str)
 @pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_same_trees_by_threads_that_share_nodes(limits: dict[str, Any], weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads search, sum and divide large nodes together, by sums of their own, or by those of the parent less few rows."""

@@ -50,6 +50,11 @@ def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Catego
     return Categories(True, places >= 0, smooth, least, most)
 
 
+def limits_leaves(rules: Rules, n_rows: int) -> bool:
+    """Return whether the number of leaves, or the depth, keeps a tree of ``n_rows`` rows from being fully grown."""
+    return rules.max_leaf_nodes is not None or (rules.max_depth is not None and 2.0**rules.max_depth < n_rows)
+
+
 def limited_splits(rules: Rules, n_rows: int) -> int:
     """Return how many splits a tree of ``n_rows`` rows in sample may have, 0 if only its rows limit it."""
     return 0 if rules.max_leaf_nodes is None or rules.max_leaf_nodes >= n_rows else rules.max_leaf_nodes - 1

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits, splits_of_categories
-from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, inherits_sums, limited_splits, n_sums_of, rows_in_block
+from dtrees.engine.plan.node_limits import LimitsOfFit, StoredSums, inherits_sums, limited_splits, limits_leaves, n_sums_of, rows_in_block
 from dtrees.engine.protocol.messages import Root, ShardsDisagree
 from dtrees.engine.protocol.nodes import DelegatedNodes, PackedNodes, RouteBits, Splits
 from dtrees.engine.shard.dense_runner import SubtreeRunner
@@ -81,9 +81,9 @@ class TreeState(NodeSearch):
         self.targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
-        if isinstance(shard_columns.columns, SparseColumns):  # a tree of many leaves is grown by several threads instead
+        if isinstance(shard_columns.columns, SparseColumns):  # in the many small nodes of a fully grown tree, sums exclude few columns
             whole = not self._draws and plan.rules.columns_per_tree == shard_columns.n_columns_total
-            self._inherits = self._inherits and whole and plan.rules.max_leaf_nodes is not None
+            self._inherits = self._inherits and whole and limits_leaves(plan.rules, labels.shape[0])
         self.rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, StoredSums.of(plan), shard_columns.ids)
         self.nodes = NodeTable(n_sums_of(plan) + self._limits_of_fit.root_words.shape[0])

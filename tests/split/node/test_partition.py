@@ -28,6 +28,7 @@ from dtrees.split.node.partition import (
     is_pure,
     mark_left,
     mark_left_sparse,
+    mark_places_sparse,
     mark_many,
     number,
 )
@@ -158,6 +159,12 @@ def mark(columns, column, cut, missing_left, rows, place_of, start, stop, bits):
     )
 
 
+@kernel
+def mark_by_place(columns, column, cut, missing_left, place_of, start, stop, marks):  # type: ignore[no-untyped-def]
+    rule = Cut(cut, columns.offsets[column + 1] - columns.offsets[column], missing_left)
+    return mark_places_sparse(columns, column, rule, place_of, start, stop, marks)
+
+
 @given(st.integers(1, 200), st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.booleans(), st.integers(0, 10**6))
 def test_marks(n_rows: int, density: float, missing_left: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -175,6 +182,9 @@ def test_marks(n_rows: int, density: float, missing_left: bool, seed: int) -> No
     codes = dense.codes[1, rows[start:stop]].astype(np.int64)
     wanted = (codes <= cut) | (missing_left & (codes == n_distinct))
     assert np.unpackbits(bits, bitorder="little")[: stop - start].tolist() == wanted.tolist()
+    marks = np.full(n_rows, 2, np.uint8)
+    assert mark_by_place(columns, 1, cut, missing_left, place_of, start, stop, marks) == wanted.sum()
+    assert marks.tolist() == [2] * start + wanted.tolist() + [2] * (n_rows - stop)
 
 
 def test_marks_of_many_splits() -> None:
