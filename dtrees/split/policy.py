@@ -66,6 +66,8 @@ LISTED_SHARE = 2
 #: Stored cells of a zone of a sparse column, and most such zones of a column.
 CELLS_PER_ZONE, MAX_SPARSE_ZONES = 32, 128
 
+#: Fewest stored cells of a sparse table for each column, on average, if nodes are searched by zone sums: otherwise sums take more memory.
+SUMMED_CELLS = 16
 #: Zones of consecutive columns of a sparse table that are bounded at once.
 ZONES_AT_ONCE = 256
 #: Nodes are searched by zone sums if they have one stored cell for this many zones.

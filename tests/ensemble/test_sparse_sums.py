@@ -10,7 +10,7 @@ from scipy import sparse
 
 import dtrees
 from dtrees.engine.plan import node_limits
-from dtrees.engine.shard import runner, sparse_runner, zone_sums
+from dtrees.engine.shard import runner, sparse_runner, tree_state, zone_sums
 from dtrees.split.table import sparse_zones
 from tests.ensemble.samples import assert_same_trees, is_classifier
 from tests.ensemble.test_sparse import table, targets
@@ -22,6 +22,7 @@ def by_sums(patch: pytest.MonkeyPatch, cells_per_zone: int = 2) -> list[int]:
     for constant in ("WHOLE_BLOCK_CELLS", "BOUNDED_ROWS", "BLOCK_ROWS"):
         patch.setattr(node_limits, constant, 1)
     patch.setattr(sparse_runner, "SPARSE_SUMS_SHARE", 2**40)
+    patch.setattr(tree_state, "SUMMED_CELLS", 0)
     patch.setattr(sparse_zones, "CELLS_PER_ZONE", cells_per_zone)
     used, make = list[int](), zone_sums.SparseSums.sum_slots
 

@@ -34,7 +34,7 @@ from dtrees.split.node import partition
 from dtrees.split.node.partition import RowPartition, SplitsOfRows
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
-from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, THREAD_ROWS
+from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, SUMMED_CELLS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.sparse_columns import SparseColumns
@@ -81,8 +81,9 @@ class TreeState(NodeSearch):
         self.targets: NDArray[np.int64] | None = None
         self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
-        if isinstance(shard_columns.columns, SparseColumns):  # in the many small nodes of a fully grown tree, sums exclude few columns
-            whole = not self._draws and plan.rules.columns_per_tree == shard_columns.n_columns_total
+        columns, n_columns = shard_columns.columns, shard_columns.n_columns_total
+        if isinstance(columns, SparseColumns):  # in the many small nodes of a fully grown tree, sums exclude few columns
+            whole = not self._draws and plan.rules.columns_per_tree == n_columns and columns.rows.shape[0] >= SUMMED_CELLS * n_columns
             self._inherits = self._inherits and whole and limits_leaves(plan.rules, labels.shape[0])
         self.rows = partition.no_rows()
         self._limits_of_fit = LimitsOfFit(plan.rules, StoredSums.of(plan), shard_columns.ids)

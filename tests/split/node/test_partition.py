@@ -28,8 +28,8 @@ from dtrees.split.node.partition import (
     is_pure,
     mark_left,
     mark_left_sparse,
-    mark_places_sparse,
     mark_many,
+    mark_places_sparse,
     number,
 )
 from dtrees.split.table.columns import presort
