@@ -110,6 +110,7 @@ def test_same_trees_by_threads_that_share_nodes(limits: dict[str, Any], weighted
     monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
     monkeypatch.setattr(runner, "SHARE_ROWS", 20)
     X = table(1500, 30, 0.2, 1, missing=0.01)
+    X = np.hstack([X, X[:, ::-1]])  # of equal columns, which threads search at the same time, the first counts
     weight = np.random.default_rng(0).integers(1, 4, 1500).astype(float) if weighted else None
     given = {"n_estimators": 3, "max_depth": None, "max_features": None, "subsample": 0.8, "random_state": 0} | limits
     dense = dtrees.GradientBoostingRegressor(**given, n_jobs=1).fit(X, targets(X, 0, 1), weight)

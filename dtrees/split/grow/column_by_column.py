@@ -277,10 +277,10 @@ def search_summed(columns, task, partition, place, sums, path, share, bar):
     (first, last, slot), (j, high), wanted = place, share, task.buffer.present
     node, n_wanted, lead, lead_stop, lead_edge = Moments(sums[0], sums[1], last - first), ZERO(), ZERO(), ZERO(), -1.0
     while j < high:
-        begun, top = j, bar[0]
-        j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, high, _tied(top), n_wanted)
-        if edge > top:
-            bar[0], lead, lead_stop, lead_edge = edge, begun, j, edge
+        begun = j
+        j, n_wanted, edge = _bound_columns(task, slot, node, sums, j, high, _tied(bar[0]), n_wanted)
+        if edge > lead_edge:  # it may equal the bar that another thread has found in a later column
+            bar[0], lead, lead_stop, lead_edge = max(bar[0], edge), begun, j, edge
     while lead < lead_stop and _bound_columns(task, slot, node, sums, lead, lead + 1, _tied(lead_edge), n_wanted)[2] < lead_edge:
         lead += 1
     best, has_lead = (NO_SPLIT, -1.0, False, NONE()), lead < lead_stop
